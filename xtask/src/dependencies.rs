@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions() {
+    fn a_licence_is_permitted_if_one_choice_is() {
         for (expression, expected) in [
             ("MIT", true),
             ("MIT OR GPL-3.0", true),

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn paths() {
+    fn a_path_has_a_folder_and_no_pattern() {
         for (word, expected) in
             [("crates/proto/src/lib.rs", true), ("larix", false), ("docs/", true), ("crates/*/src", false)]
         {

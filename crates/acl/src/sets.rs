@@ -3,7 +3,7 @@
 //! Values are compared as the normal form of their attribute's equality rule; what stands in brackets is compared as it
 //! is written. `&`, `|` and `+` have one precedence and are taken from the left.
 
-use larix_proto::url;
+use larix_proto::{filter, url};
 use larix_schema::{AttributeDescription, Schema};
 
 use super::expand::{Captures, Template};
@@ -133,20 +133,8 @@ fn append_captured(literal: &mut String, captured: &str) {
     }
     // RFC 4516 section 2: the filter comes behind the third `?`.
     let is_filter = literal.matches('?').count() >= 3;
-    let value = if is_filter { escape_value(captured) } else { captured.to_owned() };
+    let value = if is_filter { filter::escaped(captured) } else { captured.to_owned() };
     url::percent_encode(&value, literal);
-}
-
-/// RFC 4515 section 3.
-fn escape_value(value: &str) -> String {
-    let mut text = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            '(' | ')' | '*' | '\\' | '\0' => text.push_str(&format!("\\{:02x}", u32::from(c))),
-            c => text.push(c),
-        }
-    }
-    text
 }
 
 struct Parser<'a> {

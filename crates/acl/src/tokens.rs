@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn rules_are_cut_into_words_with_their_places() {
         use Quoting::{Configuration, Ldif};
         check("to * by  x", Configuration, &[(1, "to"), (4, "*"), (6, "by"), (10, "x")]);
         check("to dn.base=\"a b\" by", Configuration, &[(1, "to"), (4, "dn.base=a b"), (18, "by")]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::{Clock, Monotonic};
-use larix_proto::{ControlBuf, LdapResult};
+use larix_proto::{ControlBuf, LdapResult, frames, limits};
 
 /// Answer bytes above which searches stop until the client has taken some.
 pub const OUTPUT_HIGH: usize = 256 * 1024;
@@ -196,6 +196,58 @@ impl<A: CursorAround> Cursor for A {
 
     fn limit_page(&mut self, entries: u32) {
         self.inner_mut().limit_page(entries);
+    }
+}
+
+/// Alters the answers of a search, each by itself.
+pub trait AnswerFilter: Debug + Send {
+    /// Appends what becomes of a message.
+    fn message(&mut self, message: &[u8], out: &mut Vec<u8>);
+
+    /// What becomes of the end.
+    fn end(&mut self, end: End) -> End {
+        end
+    }
+}
+
+/// A search whose answers go through a filter.
+#[derive(Debug)]
+pub struct FilteredSearch<F> {
+    inner: Box<dyn Cursor>,
+    filter: F,
+    /// What the inner search has answered in this slice.
+    buffer: Vec<u8>,
+}
+
+impl<F: AnswerFilter> FilteredSearch<F> {
+    pub fn new(inner: Box<dyn Cursor>, filter: F) -> Self {
+        Self { inner, filter, buffer: Vec::new() }
+    }
+}
+
+impl<F: AnswerFilter> CursorAround for FilteredSearch<F> {
+    fn inner(&self) -> &dyn Cursor {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Cursor {
+        &mut *self.inner
+    }
+
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
+        let room = budget.bytes.saturating_sub(out.len());
+        let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
+        for message in frames(&self.buffer, limits::PDU_CEILING) {
+            self.filter.message(message, out);
+        }
+        self.buffer.clear();
+        match slice {
+            StepOutcome::Done(result, controls) => {
+                let (result, controls) = self.filter.end((result, controls));
+                StepOutcome::Done(result, controls)
+            }
+            goes_on => goes_on,
+        }
     }
 }
 

@@ -29,7 +29,8 @@ mod tells_changes;
 pub use backend::{Announcement, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
 pub use change_teller::{ChangeTeller, ChangedEntry, HEARD_MAX, HeardChanges};
 pub use cursor::{
-    AnsweredSearch, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, StepOutcome, lowered, slice,
+    AnswerFilter, AnsweredSearch, Cursor, CursorAround, Effort, End, FilteredSearch, First, OUTPUT_HIGH,
+    StepOutcome, lowered, slice,
 };
 pub use deferred::{Alone, KeptContext, KeptSearch};
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
@@ -38,7 +39,8 @@ pub use intercept::{Behind, BoundSession, InterceptedBackend, Interceptor, Next,
 pub use meta::Meta;
 pub use operation::{
     Bind, Changes, Compare, Done, ExtendedAnswer, ExtendedOperation, Identities, Later, OverlayOperation,
-    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Secret, Verdict, answered_by,
+    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Secret, Verdict, answer_now,
+    answered_by,
 };
 pub use over_glue::OverGlue;
 pub use relay::Relay;

@@ -242,6 +242,12 @@ impl Debug for PendingAnswer {
     }
 }
 
+/// Calls `completion` with an answer that is there already.
+pub fn answer_now<T>(completion: Done<T>, answer: impl Into<T>) -> PendingAnswer {
+    completion(answer.into());
+    PendingAnswer::default()
+}
+
 /// Calls `completion` with the answer to `ask`, now or later.
 pub fn answered_by<T: 'static>(
     completion: Done<T>,

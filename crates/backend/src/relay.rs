@@ -14,7 +14,7 @@ use crate::cursor::{Cursor, End};
 use crate::glue;
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
-    PendingAnswer, Reply, Search, Verdict,
+    PendingAnswer, Reply, Search, Verdict, answer_now,
 };
 
 /// Relays and proxies that a request may have come through.
@@ -162,13 +162,11 @@ impl Backend for Relay {
         let (request, target) = match changes {
             Changes::One(request, Some(target)) => (request, target),
             Changes::One(..) => {
-                completion(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN").into());
-                return PendingAnswer::default();
+                return answer_now(completion, LdapResult::invalid_dn());
             }
             Changes::Together(_) => {
                 let text = "a relayed database takes no transactions; name the entries in the real one";
-                completion(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-                return PendingAnswer::default();
+                return answer_now(completion, LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
             }
         };
         let backend = self.to(context, &target, request.controls.hops);
@@ -181,10 +179,7 @@ impl Backend for Relay {
                 let request = WriteRequest { controls: further(&request.controls), ..request };
                 backend.update(context, Changes::One(request, Some(target)), completion)
             }
-            Err(refused) => {
-                completion(refused.into());
-                PendingAnswer::default()
-            }
+            Err(refused) => answer_now(completion, refused),
         }
     }
 

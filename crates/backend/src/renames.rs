@@ -9,7 +9,7 @@ use larix_schema::{NormalDn, Schema};
 
 use crate::backend::{Backend, Context};
 use crate::intercept::{Interceptor, Next, Operations};
-use crate::operation::{Changes, PendingAnswer};
+use crate::operation::{Changes, PendingAnswer, answer_now};
 
 /// Stands in front of all overlays of the database: names are those that clients see.
 #[derive(Debug)]
@@ -66,8 +66,7 @@ impl Interceptor for RenamesWithin {
         if let Changes::One(request, Some(dn)) = &changes
             && let Some(refused) = self.refusal(context, &request.operation, dn)
         {
-            completion(refused.into());
-            return PendingAnswer::default();
+            return answer_now(completion, refused);
         }
         next.update(context, changes, completion)
     }

@@ -12,14 +12,14 @@ use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode,
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::{Announcement, Backend, Below, Context, Mount, Routing};
-use crate::cursor::{Cursor, End, First};
+use crate::cursor::{AnswerFilter as _, Cursor, End, FilteredSearch, First};
 use crate::domain_scope::WithoutReferrals;
 use crate::glue;
 use crate::intercept::{BoundSession, Stack};
 use crate::mounts::Mounts;
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, OverlayOperation, PasswordChange,
-    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict, answer_now,
 };
 use crate::over_glue::{GluedTree, OverGlue};
 use crate::replica_progress::ReplicaProgress;
@@ -143,7 +143,7 @@ impl Router {
         out: &mut Vec<u8>,
     ) -> First {
         let Ok(mut base) = self.schema().parse_dn(request.base) else {
-            return First::ended((invalid_dn(), Vec::new()));
+            return First::ended((LdapResult::invalid_dn(), Vec::new()));
         };
         let mut request = *request;
         // RFC 2696 section 3: what fits one page needs no pages.
@@ -162,8 +162,11 @@ impl Router {
         let search = Search { request, base: &base, controls, message };
         if is_within_domain {
             return match self.interceptors.open(&self.routes, context, search) {
-                Ok(cursor) => First::slice_of(Box::new(WithoutReferrals::new(cursor)), context.clock, out),
-                Err(end) => First::ended(WithoutReferrals::end(*end)),
+                Ok(cursor) => {
+                    let cursor = Box::new(FilteredSearch::new(cursor, WithoutReferrals));
+                    First::slice_of(cursor, context.clock, out)
+                }
+                Err(end) => First::ended(WithoutReferrals.end(*end)),
             };
         }
         self.interceptors.search(&self.routes, context, search, out)
@@ -178,7 +181,7 @@ impl Router {
         later: Later<'_, End>,
     ) -> Reply<End> {
         let Ok(dn) = self.schema().parse_dn(request.entry) else {
-            return Reply::Now((invalid_dn(), Vec::new()));
+            return Reply::Now((LdapResult::invalid_dn(), Vec::new()));
         };
         let compare = Compare { request, dn: &dn, controls };
         self.interceptors.compare(&self.routes, context, &compare, later)
@@ -378,18 +381,14 @@ impl Routes {
             self.check_heeded((*backend, tree(dn)), &request.controls).is_err()
         });
         if unheeded.is_some() {
-            completion(WriteOutcome { refused: unheeded, ..not_heeded().into() });
-            return PendingAnswer::default();
+            return answer_now(completion, WriteOutcome { refused: unheeded, ..not_heeded().into() });
         }
         let apart = match backends.iter().all(is_first) {
             true => None,
             false => backends.iter().find_map(|backend| backend.stands_apart()),
         };
         match apart {
-            Some(refused) => {
-                completion(refused.into());
-                PendingAnswer::default()
-            }
+            Some(refused) => answer_now(completion, refused),
             None => match targets.first().and_then(tree) {
                 Some(tree) => {
                     tree.stack.update(&tree.parts, context, Changes::Together(requests), completion)
@@ -485,10 +484,7 @@ impl Backend for Routes {
                         tree.stack.update(&tree.parts, context, Changes::One(request, target), completion)
                     }
                     (Ok(()), None) => backend.update(context, Changes::One(request, target), completion),
-                    (Err(refused), _) => {
-                        completion(refused.into());
-                        PendingAnswer::default()
-                    }
+                    (Err(refused), _) => answer_now(completion, refused),
                 }
             }
             Changes::Together(requests) => self.update_together(context, requests, completion),
@@ -550,8 +546,4 @@ fn unavailable(elsewhere: bool) -> LdapResult {
         false => "critical extension is not recognized",
     };
     LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
-}
-
-fn invalid_dn() -> LdapResult {
-    LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN")
 }

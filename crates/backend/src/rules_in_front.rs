@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::entry::{Entry, EntryAttribute};
-use larix_engine::search::task::Budget;
 use larix_proto::ber::{Tag, write};
-use larix_proto::{Response, SearchResultEntry, frames, limits, oid};
+use larix_proto::{Response, SearchResultEntry, oid};
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::Context;
-use crate::cursor::{Cursor, CursorAround, End, StepOutcome};
+use crate::cursor::{AnswerFilter, Cursor, End, FilteredSearch};
 use crate::intercept::{Interceptor, Next, Operations};
 use crate::memory_tree::{MemoryTree, SyncSelection};
 use crate::operation::Search;
@@ -109,6 +108,17 @@ impl ReadRights {
     }
 }
 
+impl AnswerFilter for ReadRights {
+    fn message(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        match Response::decode_message(message).map(|decoded| decoded.response) {
+            Ok(Response::Entry(_)) => {
+                self.filter(message, out);
+            }
+            _ => out.extend_from_slice(message),
+        }
+    }
+}
+
 /// The access rules of a database in front of its overlays: they hold for entries as clients see them.
 #[derive(Debug)]
 pub struct RulesInFront {
@@ -137,40 +147,6 @@ impl Interceptor for RulesInFront {
         if rights.are_all() {
             return Ok(inner);
         }
-        Ok(Box::new(JudgedSearch { inner, rights, buffer: Vec::new() }))
-    }
-}
-
-/// A search whose entries are judged.
-#[derive(Debug)]
-struct JudgedSearch {
-    inner: Box<dyn Cursor>,
-    rights: ReadRights,
-    /// What the backend has answered in this slice.
-    buffer: Vec<u8>,
-}
-
-impl CursorAround for JudgedSearch {
-    fn inner(&self) -> &dyn Cursor {
-        &*self.inner
-    }
-
-    fn inner_mut(&mut self) -> &mut dyn Cursor {
-        &mut *self.inner
-    }
-
-    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
-        let room = budget.bytes.saturating_sub(out.len());
-        let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
-        for message in frames(&self.buffer, limits::PDU_CEILING) {
-            match Response::decode_message(message).map(|decoded| decoded.response) {
-                Ok(Response::Entry(_)) => {
-                    self.rights.filter(message, out);
-                }
-                _ => out.extend_from_slice(message),
-            }
-        }
-        self.buffer.clear();
-        slice
+        Ok(Box::new(FilteredSearch::new(inner, rights)))
     }
 }

@@ -3,15 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
 use std::time::Duration;
 
-use larix_client::dial::{begin_tcp, begin_unix};
+use larix_client::dial::{HostLookUp, begin_tcp, begin_unix, look_up_beside};
 use larix_client::{Ambient, PeerFault};
 use larix_proto::url::UrlScheme;
 use larix_proto::{LdapResult, ResultCode, encode};
@@ -40,8 +39,6 @@ const CONNECTING: Duration = Duration::from_secs(10);
 const STOPPING: Duration = Duration::from_secs(10);
 /// How long another thread waits for the loop's word: it never waits itself, but it may be at work.
 const ANSWERING: Duration = Duration::from_secs(2);
-/// Where `ldapi:///` leads.
-const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 
 // Tokens of the poll: a kind, and a number.
 const WAKE: u64 = u64::MAX;
@@ -171,7 +168,6 @@ struct Connecting {
 }
 
 /// A number, and the host and port that are looked up under it.
-type HostLookUp = (u64, String, u16);
 type Resolution = (u64, io::Result<Vec<SocketAddr>>);
 
 /// A socket that listens, and what is known beforehand of those who connect there.
@@ -223,7 +219,11 @@ impl EventLoop {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         epoll::add(&poll, &wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
         let shared = Arc::new(Shared { wake, is_stopped: AtomicBool::new(false) });
-        let (resolver, resolved) = start_resolver(Arc::clone(&shared))?;
+        let (answer, resolved) = channel();
+        let own = Arc::clone(&shared);
+        let resolver = look_up_beside("balance-names", move |number, found| {
+            answer.send((number, found)).map(|()| own.wake_up()).is_ok()
+        })?;
         let Surroundings { ambient, clock, tell } = around;
         let Reloaded { settings, upstream_tls, client_tls } = read;
         let (order, orders) = channel();
@@ -562,13 +562,11 @@ impl EventLoop {
             let patience = self.core.settings().bind.network_timeout.unwrap_or(CONNECTING);
             let mut connecting =
                 Connecting { planned, addresses: VecDeque::new(), socket: None, until: now + patience };
-            let host = if url.host.is_empty() { "localhost" } else { &url.host };
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            let port = url.effective_port().unwrap_or(if url.scheme == UrlScheme::Ldaps { 636 } else { 389 });
+            let host = url.effective_host().trim_start_matches('[').trim_end_matches(']');
+            let port = url.effective_port().unwrap_or_default();
             if url.scheme == UrlScheme::Ldapi {
-                let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
                 self.connecting.insert(number, connecting);
-                self.note_connecting(number, begin_unix(path), now);
+                self.note_connecting(number, begin_unix(url.socket_path()), now);
             } else if let Ok(address) = host.parse::<IpAddr>() {
                 connecting.addresses.push_back(SocketAddr::new(address, port));
                 self.connecting.insert(number, connecting);
@@ -713,20 +711,4 @@ impl EventLoop {
         }
         self.core.expire(now);
     }
-}
-
-/// Names are looked up beside the loop: that waits for others.
-fn start_resolver(shared: Arc<Shared>) -> io::Result<(Sender<HostLookUp>, Receiver<Resolution>)> {
-    let (sender, look_ups) = channel::<HostLookUp>();
-    let (answer, resolved) = channel();
-    thread::Builder::new().name("balance-names".to_owned()).spawn(move || {
-        for (number, host, port) in look_ups {
-            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            if answer.send((number, found)).is_err() {
-                return;
-            }
-            shared.wake_up();
-        }
-    })?;
-    Ok((sender, resolved))
 }

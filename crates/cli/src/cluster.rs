@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use larix_server::cluster::{self, CheckedContent, KnownNode, NodeReport, Status};
 
 use crate::terminal::{print_report, say};
-use crate::tools::common::ConfigArgs;
+use crate::tools::flags::ConfigArgs;
 
 /// How long a node that stepped down keeps away from the lease.
 const KEPT_AWAY: Duration = Duration::from_secs(10);

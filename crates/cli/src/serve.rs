@@ -29,7 +29,7 @@ pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
 use crate::signals::EndingSignals;
 use crate::terminal::{at_least_one, distinct_cookies, known_cookie, known_option, print_answer, say};
-use crate::tools::common::{name_quick_start, name_read};
+use crate::tools::flags::{name_quick_start, name_read};
 
 const DEFAULT_URLS: &str = "ldap:///";
 

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use larix_proto::DecodeError;
 use larix_proto::ber::{Reader, Tag};
+use larix_proto::calendar::days_from_civil;
 use rustls::pki_types::ServerName;
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
@@ -206,11 +207,9 @@ pub(crate) fn seconds((tag, text): (Tag, &[u8])) -> Option<u64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // Years are counted from March, so that a leap day is the last one.
-    let year = year.saturating_sub(u64::from(month <= 2));
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + of_year;
-    Some(days.saturating_sub(719_468) * 86_400 + hour * 3_600 + minute * 60 + second)
+    let days =
+        days_from_civil(i64::try_from(year).ok()?, u32::try_from(month).ok()?, u32::try_from(day).ok()?);
+    Some(u64::try_from(days).unwrap_or(0) * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
 /// The fields that are looked at, in DER.

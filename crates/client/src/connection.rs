@@ -19,8 +19,6 @@ use crate::messages::{MessageLayer, MessageLimits};
 use crate::stop::Stop;
 use crate::tls::{self, TlsOptions, TlsStream};
 
-/// Where `ldapi:///` leads.
-const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 const READ_SIZE: usize = 64 * 1024;
 
 /// How a connection is made and kept.
@@ -72,7 +70,7 @@ impl Connection {
         for url in urls {
             match connect(url, options, tls) {
                 Ok(stream) => {
-                    let host = host(url).to_owned();
+                    let host = url.effective_host().to_owned();
                     let wanted_binding = tls.channel_binding().map(str::to_owned);
                     return Ok(Self {
                         stream,
@@ -273,25 +271,21 @@ fn is_timeout(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-fn host(url: &LdapUrl) -> &str {
-    if url.host.is_empty() { "localhost" } else { &url.host }
-}
-
 fn connect(url: &LdapUrl, options: &ConnectionOptions, tls: &TlsOptions) -> Result<Stream, ClientError> {
     let failed = |source| ClientError::Connect { url: url.to_string(), source };
     match url.scheme {
         UrlScheme::Ldapi => {
-            let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
+            let path = url.socket_path();
             connect_unix(path, options)
                 .map(Stream::Unix)
                 .map_err(|error| failed(name_socket(&error, url, path)))
         }
-        UrlScheme::Ldap => connect_tcp(url, 389, options).map(Stream::Tcp).map_err(failed),
+        UrlScheme::Ldap => connect_tcp(url, options).map(Stream::Tcp).map_err(failed),
         UrlScheme::Ldaps => {
-            let socket = connect_tcp(url, 636, options).map_err(failed)?;
+            let socket = connect_tcp(url, options).map_err(failed)?;
             // A server that says nothing must not hold the handshake for ever.
             socket.set_read_timeout(options.connect_timeout).map_err(failed)?;
-            let stream = tls.secure(socket, host(url))?;
+            let stream = tls.secure(socket, url.effective_host())?;
             stream.sock.set_read_timeout(None).map_err(failed)?;
             Ok(Stream::Tls(Box::new(stream)))
         }
@@ -322,9 +316,9 @@ fn connect_unix(path: &str, options: &ConnectionOptions) -> io::Result<UnixStrea
     Ok(socket.into())
 }
 
-fn connect_tcp(url: &LdapUrl, port: u16, options: &ConnectionOptions) -> io::Result<TcpStream> {
-    let port = url.effective_port().unwrap_or(port);
-    let name = host(url).trim_start_matches('[').trim_end_matches(']');
+fn connect_tcp(url: &LdapUrl, options: &ConnectionOptions) -> io::Result<TcpStream> {
+    let port = url.effective_port().unwrap_or_default();
+    let name = url.effective_host().trim_start_matches('[').trim_end_matches(']');
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (name, port).to_socket_addrs()? {
         match connect_address(address, options) {

@@ -1,7 +1,9 @@
-//! The options of TCP sockets, and sockets that connect without waiting, for event loops.
+//! For event loops: sockets that connect without waiting, their options, and names that are looked up on another thread.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
@@ -25,6 +27,30 @@ impl KeepAlive {
         let Some([idle, probes, interval]) = parts.as_deref() else { return None };
         Some(Self { idle: *idle, probes: *probes, interval: *interval })
     }
+}
+
+/// A name to be looked up: the number of the connection that it is for, the name, and the port.
+pub type HostLookUp = (u64, String, u16);
+
+/// Starts a thread that looks names up for an event loop, which must not wait. `tell` gets what was found for each number. The thread ends
+/// with the sender, or when `tell` answers that nobody listens any more.
+///
+/// # Errors
+/// The system has no thread to give.
+pub fn look_up_beside(
+    name: &str,
+    tell: impl Fn(u64, io::Result<Vec<SocketAddr>>) -> bool + Send + 'static,
+) -> io::Result<Sender<HostLookUp>> {
+    let (sender, look_ups) = channel::<HostLookUp>();
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        for (number, host, port) in look_ups {
+            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            if !tell(number, found) {
+                return;
+            }
+        }
+    })?;
+    Ok(sender)
 }
 
 /// Begins to connect to an address. The socket is writable once it is connected, or has failed.

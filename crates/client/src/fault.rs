@@ -2,6 +2,7 @@
 
 use std::io;
 
+use larix_proto::calendar::civil_from_days;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
@@ -308,20 +309,8 @@ fn wrong_name(
 fn date(time: UnixTime) -> String {
     let seconds = time.as_secs();
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_from_days(i64::try_from(days).unwrap_or_default());
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", rest / 3_600, rest / 60 % 60, rest % 60)
-}
-
-/// Year, month and day of a number of days since 1970, by the Gregorian calendar: years are counted from March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -345,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn dates() {
+    fn seconds_since_1970_are_dates() {
         for (seconds, expected) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_399, "2000-02-28 23:59:59 UTC"),

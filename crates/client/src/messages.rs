@@ -406,7 +406,7 @@ impl MessageLayer {
     }
 
     /// Whether a whole answer waits, or bytes that can be none.
-    pub fn has_answer(&self) -> bool {
+    pub(crate) fn has_answer(&self) -> bool {
         !matches!(frame(self.waiting(), self.limits.message_bytes), Ok(Frame::Incomplete { .. }))
     }
 
@@ -451,7 +451,7 @@ impl MessageLayer {
     ///
     /// # Errors
     /// As [`Self::next_answer`].
-    pub fn skip_unwanted(&mut self) -> Result<bool, PeerFault> {
+    pub(crate) fn skip_unwanted(&mut self) -> Result<bool, PeerFault> {
         loop {
             if let Some(fault) = &self.operations.ended {
                 return Err(fault.clone());

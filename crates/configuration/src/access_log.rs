@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_are_those_of_logpurge() {
         for (text, seconds) in [
             ("07:00", Some(25_200)),
             ("7+00:00", Some(604_800)),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn purges() {
+    fn a_purge_has_an_age_and_an_interval() {
         let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
         let all = |age, interval, batch| Ok(Purge { age, interval, batch });
         assert_eq!(purge(&words("1+00:00 00:10"), BATCH), all(86_400, 600, BATCH));

@@ -91,7 +91,7 @@ impl ConfigError {
         self
     }
 
-    pub fn with_excerpt(mut self, excerpt: Excerpt) -> Self {
+    pub(crate) fn with_excerpt(mut self, excerpt: Excerpt) -> Self {
         self.excerpt = Some(excerpt);
         self
     }

@@ -156,7 +156,7 @@ impl Config {
     }
 
     /// Whether what logins change in a shadow can be handed on to its provider: it has a referral, and what follows it.
-    pub fn forwards_logins(&self, database: &Database) -> bool {
+    pub(crate) fn forwards_logins(&self, database: &Database) -> bool {
         let mut overlays = database.overlays.iter().chain(&self.frontend.overlays);
         !database.update_refs.is_empty() && overlays.any(|overlay| overlay.chain().is_some())
     }

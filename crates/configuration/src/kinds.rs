@@ -392,7 +392,7 @@ impl DatabaseKind {
     }
 
     /// Whether one other LDAP server has the entries.
-    pub fn is_on_another_server(&self) -> bool {
+    pub(crate) fn is_on_another_server(&self) -> bool {
         self.storage() == Storage::OtherServer
     }
 
@@ -407,7 +407,7 @@ impl DatabaseKind {
     }
 
     /// Whether the database can take the records of an access log.
-    pub fn holds_access_logs(&self) -> bool {
+    pub(crate) fn holds_access_logs(&self) -> bool {
         matches!(self.storage(), Storage::Lmdb | Storage::SharedEngine)
     }
 

@@ -29,7 +29,6 @@ use super::values::{PasswordCosts, PasswordReset};
 /// What stands in a configuration already. An earlier version took some of it that is refused now where it is new.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Earlier<'c> {
-    /// Nothing.
     Nothing,
     /// All of it, where the configuration is kept.
     Kept,

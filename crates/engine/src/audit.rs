@@ -353,7 +353,7 @@ pub fn left_out_row(left_out: &CsnVector) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// The values of reqMod for an add: `attribute:+ value`.
-pub fn add_lines(attributes: &[LoggedAttribute]) -> Vec<Vec<u8>> {
+pub(crate) fn add_lines(attributes: &[LoggedAttribute]) -> Vec<Vec<u8>> {
     lines(attributes, b":+ ")
 }
 

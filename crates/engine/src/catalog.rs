@@ -208,7 +208,7 @@ impl Catalog {
     }
 
     /// The same numbers, bound to another schema or other index lines.
-    pub fn rebound(&self, schema: &Schema, config: IndexConfig) -> Self {
+    pub(crate) fn rebound(&self, schema: &Schema, config: IndexConfig) -> Self {
         let dictionaries = self.dictionaries.clone();
         let mut catalog = Self { config, stored: self.stored, dictionaries, ..Self::default() };
         for row in &self.rows {
@@ -509,7 +509,7 @@ impl CatalogEdit {
     }
 
     /// From now on records are packed with this dictionary.
-    pub fn add_dictionary(&mut self, dictionary: Arc<Dictionary>) {
+    pub(crate) fn add_dictionary(&mut self, dictionary: Arc<Dictionary>) {
         Arc::make_mut(&mut self.catalog).dictionaries.add(dictionary);
     }
 

@@ -357,7 +357,7 @@ fn long_values() {
 }
 
 #[test]
-fn counts() {
+fn a_check_counts_what_it_looks_at() {
     let fixture = Fixture::memory(&[], &small());
     let snapshot = fixture.database.store().snapshot().unwrap();
     let view = fixture.database.view(&snapshot).unwrap();

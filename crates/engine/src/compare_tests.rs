@@ -53,7 +53,7 @@ fn code(
 }
 
 #[test]
-fn results() {
+fn compares_end_with_the_codes_of_slapd() {
     let fixture = Fixture::memory(&[], LDIF);
     let plain = RequestControls::default();
     let ann = "CN=ann,dc=example,dc=com";
@@ -118,7 +118,7 @@ fn what_takes_too_much_tells_of_no_hidden_entry() {
 }
 
 #[test]
-fn access() {
+fn compares_need_the_privilege() {
     let fixture = Fixture::memory(&[], LDIF);
     fixture.restrict(&["to attrs=userPassword by * auth", "to attrs=sn by * none", "to * by * compare"]);
     let plain = RequestControls::default();

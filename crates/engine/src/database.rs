@@ -177,7 +177,7 @@ pub struct Database<S> {
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-pub const COOKIE_SECRET_LENGTH: usize = 32;
+pub(crate) const COOKIE_SECRET_LENGTH: usize = 32;
 
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 
@@ -315,7 +315,7 @@ impl<S: Store> Database<S> {
     }
 
     /// Publishes a catalog that has more numbers: before the commit that stores the first entry with them.
-    pub fn publish_catalog(&self, catalog: Arc<Catalog>) {
+    pub(crate) fn publish_catalog(&self, catalog: Arc<Catalog>) {
         if !Arc::ptr_eq(&self.state.load().catalog, &catalog) {
             self.publish(|state| state.catalog = catalog);
         }

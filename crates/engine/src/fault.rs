@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_store::{CommitError, ReadError};
 
 use crate::ids::EntryId;
@@ -41,6 +41,11 @@ impl Fault {
             Self::Store(ReadError::Unavailable(_) | ReadError::Unusable { .. }) => ResultCode::UNAVAILABLE,
             _ => ResultCode::OTHER,
         }
+    }
+
+    /// The answer to a request that met it, with what it says.
+    pub fn to_result(&self) -> LdapResult {
+        LdapResult::with(self.code(), format!("internal error: {self}"))
     }
 }
 

@@ -193,7 +193,7 @@ impl Filter {
     }
 
     /// Like the above, for an entry for which this term of an AND is known to hold for the searching identity.
-    pub fn matches_without(
+    pub(crate) fn matches_without(
         &self,
         proved: usize,
         context: &dyn FilterContext,
@@ -234,7 +234,7 @@ fn all_match(
 
 impl Filter {
     /// Whether every attribute that the filter names passes `test`; never true of one that asks about all attributes.
-    pub fn asks_only(&self, test: &dyn Fn(&AttributeDescription) -> bool) -> bool {
+    pub(crate) fn asks_only(&self, test: &dyn Fn(&AttributeDescription) -> bool) -> bool {
         match self {
             Self::Constant(_) => true,
             Self::And(list) | Self::Or(list) => list.iter().all(|part| part.asks_only(test)),

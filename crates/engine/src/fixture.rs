@@ -345,7 +345,6 @@ fn written<V: Snapshot>(view: &View<'_, V>, catalog: &mut CatalogEdit, entry: &E
     set
 }
 
-/// A search.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchSpec<'a> {
     pub(crate) base: &'a str,

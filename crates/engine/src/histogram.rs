@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles() {
+    fn percentiles_are_near_the_exact_ones() {
         let histogram = Histogram::default();
         (1..=1000).for_each(|n| histogram.record(n * 1_000));
         let mut sums = Durations::default();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges() {
+    fn each_duration_is_below_the_next_bound() {
         let histogram = Histogram::default();
         [100, 1_000, 1_000_000, u64::MAX].into_iter().for_each(|n| histogram.record(n));
         let mut sums = Durations::default();

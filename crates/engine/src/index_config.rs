@@ -169,6 +169,18 @@ impl IndexConfig {
         self.lines.push((description, kinds));
     }
 
+    /// The names of those attributes without an equality index, as an `index` line takes them; none: all have one.
+    pub fn lacking_equality<'a>(
+        &self,
+        schema: &Schema,
+        attributes: impl IntoIterator<Item = &'a AttributeDescription>,
+    ) -> Option<String> {
+        let lacking = |attribute: &&AttributeDescription| !self.kinds(schema, attribute).has(Kinds::EQUALITY);
+        let names = attributes.into_iter().filter(lacking).map(|attribute| attribute.to_text(schema));
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| names.join(","))
+    }
+
     /// The kinds kept for a description: those of every line for it or a supertype of it, and those that every
     /// database has (equality of objectClass and entryUUID). None for entryCSN: the change log answers for it.
     pub fn kinds(&self, schema: &Schema, description: &AttributeDescription) -> Kinds {

@@ -45,7 +45,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    pub fn from_byte(byte: u8) -> Option<Self> {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Presence, Self::Equality, Self::Initial, Self::Any, Self::Final, Self::Approx]
             .into_iter()
             .find(|kind| *kind as u8 == byte)

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 pub use larix_passwords::random::{RandomSource, SeededRandom};
-use larix_schema::calendar::{civil_from_days, days_from_civil, days_in_month};
+use larix_proto::calendar::{civil_from_days, days_from_civil, days_in_month};
 use uuid::Uuid;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
@@ -55,7 +55,7 @@ impl Timestamp {
     }
 
     /// The microseconds within the second, 0..=999_999.
-    pub fn subsec_micros(self) -> u32 {
+    pub(crate) fn subsec_micros(self) -> u32 {
         u32::try_from(self.0.rem_euclid(MICROS_PER_SECOND)).unwrap_or(0)
     }
 

@@ -23,7 +23,7 @@ use crate::tables::{ENTRIES, META, TREE, meta};
 pub use children::FoundChildren;
 
 /// Bytes of a normalized RDN that stand in a key as they are; a longer one is cut and followed by its digest.
-pub const RDN_LIMIT: usize = 400;
+pub(crate) const RDN_LIMIT: usize = 400;
 
 /// Superiors remembered by each thread and database, and the bytes of their names.
 const CACHE_LIMIT: usize = 65_536;
@@ -191,7 +191,11 @@ pub fn has_children<S: Snapshot>(snapshot: &S, parent: EntryId) -> Result<bool, 
 }
 
 /// Whether there are children beside this one.
-pub fn has_other_children<S: Snapshot>(snapshot: &S, parent: EntryId, child: EntryId) -> Result<bool, Fault> {
+pub(crate) fn has_other_children<S: Snapshot>(
+    snapshot: &S,
+    parent: EntryId,
+    child: EntryId,
+) -> Result<bool, Fault> {
     let mut found = false;
     visit_children(snapshot, parent, |id| {
         found = id != child;
@@ -201,7 +205,7 @@ pub fn has_other_children<S: Snapshot>(snapshot: &S, parent: EntryId, child: Ent
 }
 
 /// The number of children, counted up to `limit`.
-pub fn count_children<S: Snapshot>(snapshot: &S, parent: EntryId, limit: u64) -> Result<u64, Fault> {
+pub(crate) fn count_children<S: Snapshot>(snapshot: &S, parent: EntryId, limit: u64) -> Result<u64, Fault> {
     let mut count = 0;
     visit_children(snapshot, parent, |_| {
         count += 1;
@@ -446,7 +450,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
     }
 
     /// Appends the DN as it is shown.
-    pub fn append_dn(&self, entry: &EntryView<'_>, out: &mut String) -> Result<(), Fault> {
+    pub(crate) fn append_dn(&self, entry: &EntryView<'_>, out: &mut String) -> Result<(), Fault> {
         let superior = self.superior(entry.parent())?;
         out.reserve(entry.rdn_octets().len() + superior.as_ref().map_or(0, |superior| 1 + superior.dn.len()));
         out.push_str(entry.rdn());

@@ -2,9 +2,11 @@
 //!
 //! Everything decoded borrows from the input: [`Message::decode`] walks a PDU once, checks every length, tag,
 //! depth and string, and returns views that can be iterated without errors or allocation. Nothing here knows a
-//! schema, opens a socket or reads a clock; [`ldif`] alone reads from a [`std::io::BufRead`].
+//! schema, opens a socket or reads a clock; [`ldif`] alone reads from a [`std::io::BufRead`], and
+//! for tools from the files that LDIF names ([`ldif::LocalFiles`]).
 
 pub mod ber;
+pub mod calendar;
 pub mod client;
 pub mod control;
 pub mod dn;

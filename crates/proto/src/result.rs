@@ -29,6 +29,16 @@ impl LdapResult {
         Self::new(ResultCode::SUCCESS)
     }
 
+    /// invalidDNSyntax, in OpenLDAP's words.
+    pub fn invalid_dn() -> Self {
+        Self::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN")
+    }
+
+    /// The server's own fault, of which the log says more.
+    pub fn internal_error() -> Self {
+        Self::with(ResultCode::OTHER, "internal error")
+    }
+
     pub fn is_success(&self) -> bool {
         self.code == ResultCode::SUCCESS
     }

@@ -5,6 +5,9 @@ use std::fmt::{self, Write};
 use crate::filter::{FilterBuf, FilterSyntaxError};
 use crate::request::Scope;
 
+/// Where `ldapi:///` leads: the socket of OpenLDAP's server.
+pub const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
+
 /// A URL, its parts decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LdapUrl {
@@ -142,6 +145,16 @@ impl LdapUrl {
     /// The port, given or implied; a socket has none.
     pub fn effective_port(&self) -> Option<u16> {
         self.port.or_else(|| self.scheme.default_port())
+    }
+
+    /// The host that the URL names or implies.
+    pub fn effective_host(&self) -> &str {
+        if self.host.is_empty() { "localhost" } else { &self.host }
+    }
+
+    /// The path of the socket that an `ldapi` URL names or implies.
+    pub fn socket_path(&self) -> &str {
+        if self.host.is_empty() { DEFAULT_SOCKET } else { &self.host }
     }
 
     /// An extension by its name, case ignored.

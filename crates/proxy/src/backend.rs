@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
-    Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict,
+    Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict, answer_now,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::time::Monotonic;
@@ -202,17 +202,13 @@ impl Backend for ProxyBackend {
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         let Changes::One(request, _) = changes else {
             let text = "a proxied database takes no transactions";
-            done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-            return PendingAnswer::default();
+            return answer_now(done, LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
         };
         let kind = kind_of(&request.operation);
         let asker = self.asker(context);
         let request_context = match self.proxy.request_context(&asker, request.controls.hops, kind) {
             Ok(request_context) => request_context,
-            Err(refused) => {
-                done(refused.into());
-                return PendingAnswer::default();
-            }
+            Err(refused) => return answer_now(done, refused),
         };
         let controls = self.proxy.controls(&request_context, &request.controls);
         let body = encoded(|out| encode_update(out, &request.operation, &controls));

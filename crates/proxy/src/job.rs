@@ -202,7 +202,6 @@ pub(crate) fn lost() -> LdapResult {
 }
 
 impl Sink {
-    /// Ends it.
     pub(crate) fn end(self, result: LdapResult) {
         self.finish(result, false);
     }

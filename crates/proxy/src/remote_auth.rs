@@ -182,10 +182,7 @@ impl Interceptor for RemoteAuth {
         let account = match self.accounts.account(next, context, bind.dn) {
             Ok(Some(account)) => account,
             Ok(None) => return next.bind(context, bind, later),
-            Err(fault) => {
-                let text = format!("internal error: {fault}");
-                return Reply::Now(LdapResult::with(fault.code(), text).into());
-            }
+            Err(fault) => return Reply::Now(fault.to_result().into()),
         };
         if bind.controls.hops >= crate::request::HOPS_MAX {
             return Reply::Now(in_circles().into());

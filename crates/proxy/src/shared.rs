@@ -362,7 +362,6 @@ impl Shared {
         }
     }
 
-    /// Its targets.
     pub(crate) fn targets(&self) -> Vec<TargetState> {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

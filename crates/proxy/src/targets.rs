@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn quarantine() {
+    fn a_target_that_fails_is_left_alone_for_its_steps() {
         let step = |seconds, times| QuarantineStep { interval: Duration::from_secs(seconds), times };
         let mut targets = Targets::new(1, vec![step(1, Some(2)), step(10, Some(1))]);
         for (now, early, again) in [(0, 999, 1000), (1000, 1999, 2000), (2000, 11_999, 12_000)] {

@@ -11,14 +11,14 @@ mod traffic;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
+use larix_client::dial::{HostLookUp, look_up_beside};
 use larix_client::{Ambient, PeerFault, TlsClient};
 use larix_engine::time::Clock;
 use rustix::event::epoll;
@@ -50,8 +50,6 @@ const EVENTS: usize = 256;
 const SWEEP: Duration = Duration::from_secs(1);
 /// The event of who hands requests over.
 const WAKE: u64 = u64::MAX;
-/// Where `ldapi:///` leads.
-const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 
 /// What the thread is given.
 pub(crate) struct ThreadContext {
@@ -71,7 +69,11 @@ pub(crate) struct ThreadContext {
 pub(crate) fn start(context: ThreadContext) -> io::Result<()> {
     let poll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
     epoll::add(&poll, &context.shared.wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
-    let resolver = start_resolver(Arc::clone(&context.shared))?;
+    let shared = Arc::clone(&context.shared);
+    let resolver = look_up_beside("proxy-names", move |connection, found| {
+        shared.command(Command::Resolved(connection, found));
+        true
+    })?;
     let shared = Arc::clone(&context.shared);
     let exchange = Exchange::new(context, Arc::clone(&poll), resolver, (0, 0));
     shared.begin(Box::new(exchange));
@@ -120,23 +122,11 @@ impl Drop for EndsExchange<'_> {
     }
 }
 
-/// Names are looked up beside the loop: that waits for others.
-fn start_resolver(shared: Arc<Shared>) -> io::Result<Sender<(u64, String, u16)>> {
-    let (sender, requests) = channel::<(u64, String, u16)>();
-    thread::Builder::new().name("proxy-names".to_owned()).spawn(move || {
-        for (connection, host, port) in requests {
-            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            shared.command(Command::Resolved(connection, found));
-        }
-    })?;
-    Ok(sender)
-}
-
 /// What a database has under way with its targets: requests, connections, checks.
 pub(crate) struct Exchange {
     context: ThreadContext,
     poll: Arc<OwnedFd>,
-    resolver: Sender<(u64, String, u16)>,
+    resolver: Sender<HostLookUp>,
     targets: Targets,
     /// Of the proxy's own binds.
     refusals: Refusals,
@@ -167,7 +157,7 @@ impl Exchange {
     fn new(
         context: ThreadContext,
         poll: Arc<OwnedFd>,
-        resolver: Sender<(u64, String, u16)>,
+        resolver: Sender<HostLookUp>,
         (next, check_number): (u64, u64),
     ) -> Self {
         let targets = Targets::new(context.settings.targets.len(), context.settings.quarantine.clone());
@@ -327,7 +317,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
     use std::sync::atomic::Ordering;
-    use std::sync::mpsc::{Receiver, RecvError};
+    use std::sync::mpsc::{Receiver, RecvError, channel};
 
     use larix_proto::{LdapResult, ResultCode};
 

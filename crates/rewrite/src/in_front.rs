@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
-    Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict,
+    Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, FilteredSearch,
+    Interceptor, Later, Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply,
+    Search, Verdict, answer_now,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
@@ -13,7 +14,7 @@ use larix_proto::url::LdapUrl;
 use larix_proto::{CompareRequest, LdapResult, Message, Request, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 
-use crate::mapping::{Answers, Mapped, Mapping, RewriteContext, Surroundings};
+use crate::mapping::{Answers, Mapping, RewriteContext, Surroundings};
 use crate::rules::{Session, Sessions};
 
 /// What stands in front of a backend whose names are others: requests are mapped on their way in, answers on their way out.
@@ -27,10 +28,6 @@ pub struct NamesInFront {
     sessions: Option<Sessions>,
     /// Whether rules of identity assertion behind it are about the names in front of it.
     shows_outer_names: bool,
-}
-
-fn invalid_dn() -> LdapResult {
-    LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN")
 }
 
 /// The DN of the one entry that a URL finds on this server, or an attribute's first value there.
@@ -179,15 +176,11 @@ impl Interceptor for NamesInFront {
             let Ok(Message { request: Request::Search(request), .. }) = Message::decode(&message) else {
                 return Err(refused(too_large()));
             };
-            let base = self.schema.parse_dn(request.base).map_err(|_| refused(invalid_dn()))?;
+            let base = self.schema.parse_dn(request.base).map_err(|_| refused(LdapResult::invalid_dn()))?;
             let mapped = Search { request, base: &base, controls, message: search.message };
             match next.open(context, mapped) {
-                Ok(cursor) => Ok(Box::new(Mapped::new(cursor, answers)) as Box<dyn Cursor>),
-                Err(mut end) => {
-                    answers.result(&mut end.0);
-                    answers.controls(&mut end.1);
-                    Err(end)
-                }
+                Ok(cursor) => Ok(Box::new(FilteredSearch::new(cursor, answers)) as Box<dyn Cursor>),
+                Err(end) => Err(Box::new(answers.end(*end))),
             }
         })
     }
@@ -209,22 +202,17 @@ impl Interceptor for NamesInFront {
                 Err(refused) => return Reply::Now((refused, Vec::new())),
             };
             let Ok(dn) = self.schema.parse_dn(&mapped.entry) else {
-                return Reply::Now((invalid_dn(), Vec::new()));
+                return Reply::Now((LdapResult::invalid_dn(), Vec::new()));
             };
             let request =
                 CompareRequest { entry: &mapped.entry, attribute: &mapped.attribute, value: &mapped.value };
             let compare = Compare { request: &request, dn: &dn, controls: &controls };
-            let to_client = move |(mut result, mut controls): End, answers: &Answers| {
-                answers.result(&mut result);
-                answers.controls(&mut controls);
-                (result, controls)
-            };
             let reply = next.compare(context, &compare, &mut || {
                 let (answers, done) = (answers.clone(), later());
-                Box::new(move |end| done(to_client(end, &answers)))
+                Box::new(move |end| done(answers.end(end)))
             });
             match reply {
-                Reply::Now(end) => Reply::Now(to_client(end, &answers)),
+                Reply::Now(end) => Reply::Now(answers.end(end)),
                 pending @ Reply::Later(_) => pending,
             }
         })
@@ -248,7 +236,7 @@ impl Interceptor for NamesInFront {
             let mapped = self.mapping.name(RewriteContext::Bind, bind.dn.as_str(), around);
             let mapped = mapped.and_then(|name| {
                 let controls = self.mapping.request_controls(bind.controls, around)?;
-                Ok((self.schema.parse_dn(&name).map_err(|_| invalid_dn())?, controls))
+                Ok((self.schema.parse_dn(&name).map_err(|_| LdapResult::invalid_dn())?, controls))
             });
             let (dn, controls) = match mapped {
                 Ok(mapped) => mapped,
@@ -299,10 +287,7 @@ impl Interceptor for NamesInFront {
                 }
             };
             match mapped {
-                Err((result, refused)) => {
-                    done(WriteOutcome { refused, ..result.into() });
-                    PendingAnswer::default()
-                }
+                Err((result, refused)) => answer_now(done, WriteOutcome { refused, ..result.into() }),
                 Ok(changes) => {
                     let done = move |mut outcome: WriteOutcome| {
                         answers.result(&mut outcome.result);
@@ -327,7 +312,9 @@ impl Interceptor for NamesInFront {
                 Ok(target) => target.into_owned(),
                 Err(refused) => return Reply::Now(refused.into()),
             };
-            let Ok(dn) = self.schema.parse_dn(&target) else { return Reply::Now(invalid_dn().into()) };
+            let Ok(dn) = self.schema.parse_dn(&target) else {
+                return Reply::Now(LdapResult::invalid_dn().into());
+            };
             let to_client = move |mut changed: PasswordChangeOutcome, answers: &Answers| {
                 answers.result(&mut changed.result);
                 answers.controls(&mut changed.controls);

@@ -9,5 +9,5 @@ mod mapping;
 mod rules;
 
 pub use in_front::NamesInFront;
-pub use mapping::{Answers, MapError, Mapped, Mapping, RewriteContext, Surroundings};
+pub use mapping::{Answers, MapError, Mapping, RewriteContext, Surroundings};
 pub use rules::{ContextId, Rewrite, RewriteError, Rewritten, Searches, Session, Sessions};

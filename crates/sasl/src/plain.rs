@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages() {
+    fn messages_of_plain_are_read_or_refused() {
         let long = "a".repeat(NAME_MAX + 1);
         let huge = "a".repeat(TEXT_MESSAGE_MAX + 1);
         let too_long = format!("\0{long}\0x");

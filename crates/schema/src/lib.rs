@@ -6,7 +6,6 @@
 
 mod builder;
 mod bundled;
-pub mod calendar;
 mod clauses;
 mod csn;
 pub mod definition;

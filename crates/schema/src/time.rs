@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use crate::calendar::{civil_from_days, days_from_civil, days_in_month};
+use larix_proto::calendar::{civil_from_days, days_from_civil, days_in_month};
 
 /// The seconds of the years 0000 to 9999: others cannot be written, and their texts would be in no order.
 const SECONDS: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;

@@ -3,26 +3,16 @@
 //! **No thread is no panic.** The runtime's own threads for what blocks panic where the system has none to give (`ulimit -u`,
 //! `TasksMax=`). Here the caller hears of it, or the loop does the work itself.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::oneshot;
 
 use crate::panics;
-
-type Job = Box<dyn FnOnce() + Send>;
+use crate::thread_pool::{Job, ThreadPool, Threads, run_job};
 
 /// Threads of one event loop. They start with the work; dropping this waits for what they are doing, and drops what they have not begun.
 pub(crate) struct Aside {
-    shared: Arc<Shared>,
-    name: &'static str,
-    threads_max: usize,
-    /// What each thread does first.
-    first: fn(),
-    /// Makes a thread of this name.
-    thread: fn(&str) -> Builder,
+    pool: ThreadPool<Job>,
 }
 
 /// Why some work has no result.
@@ -34,35 +24,16 @@ pub(crate) enum NotDone {
     Panicked,
 }
 
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    ready: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
-    threads: Vec<JoinHandle<()>>,
-    idle: usize,
-    ended: bool,
-}
-
 impl Aside {
     /// Up to so many threads of this name, one at least.
     pub(crate) fn new(name: &'static str, threads_max: usize) -> Self {
-        Self {
-            shared: Arc::default(),
-            name,
-            threads_max: threads_max.max(1),
-            first: || {},
-            thread: thread_of,
-        }
+        let threads = Threads { name, max: threads_max, stack_bytes: None, first: || {}, work: run_job };
+        Self { pool: ThreadPool::new(threads) }
     }
 
     /// Has each thread begin with this.
     pub(crate) fn beginning_with(mut self, first: fn()) -> Self {
-        self.first = first;
+        self.pool.threads.first = first;
         self
     }
 
@@ -97,29 +68,12 @@ impl Aside {
 
     /// Gives the work back if there is no thread for it.
     fn submit(&self, job: Job) -> Result<(), Job> {
-        let mut state = self.shared.lock();
-        if state.idle <= state.jobs.len() && state.threads.len() < self.threads_max {
-            let (shared, first) = (Arc::clone(&self.shared), self.first);
-            let begun = (self.thread)(self.name).spawn(move || {
-                first();
-                shared.work();
-            });
-            match begun {
-                Ok(thread) => state.threads.push(thread),
-                Err(_) if state.threads.is_empty() => return Err(job),
-                // Fewer than wanted will do.
-                Err(_) => {}
-            }
+        if !self.pool.has_thread() {
+            return Err(job);
         }
-        state.jobs.push_back(job);
-        drop(state);
-        self.shared.ready.notify_one();
+        self.pool.push(job);
         Ok(())
     }
-}
-
-fn thread_of(name: &str) -> Builder {
-    Builder::new().name(name.to_owned())
 }
 
 fn job<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> (Job, oneshot::Receiver<T>) {
@@ -131,47 +85,9 @@ fn job<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> (Job, on
     (Box::new(job), awaited)
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Work is done outside the lock, so that a panic of it leaves the state whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work(&self) {
-        let mut state = self.lock();
-        while !state.ended {
-            if let Some(job) = state.jobs.pop_front() {
-                drop(state);
-                // The one who waits hears of it.
-                let _ = panics::contained(job);
-                state = self.lock();
-            } else {
-                state.idle += 1;
-                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.idle -= 1;
-            }
-        }
-    }
-}
-
 impl Drop for Aside {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.ended = true;
-        let (jobs, threads) = (std::mem::take(&mut state.jobs), std::mem::take(&mut state.threads));
-        drop(state);
-        self.shared.ready.notify_all();
-        drop(jobs);
-        for thread in threads {
-            // Panics of the work are contained.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl fmt::Debug for Aside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Aside").field("name", &self.name).finish_non_exhaustive()
+        self.pool.finish();
     }
 }
 
@@ -188,6 +104,7 @@ impl fmt::Display for NotDone {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
@@ -207,21 +124,21 @@ mod tests {
             }
             assert_eq!(aside.run_or_here(|| 3).await, Ok(3));
         });
-        assert!(aside.shared.lock().threads.len() <= 2);
+        assert!(aside.pool.started() <= 2);
     }
 
     #[test]
     fn without_a_thread_the_loop_does_it_or_hears_of_it() {
         let mut aside = Aside::new("aside", 2);
         // No machine has the address space for such a stack.
-        aside.thread = |name| thread_of(name).stack_size(1 << 60);
+        aside.pool.threads.stack_bytes = Some(1 << 60);
         let own = std::thread::current().id();
         block_on(async {
             assert_eq!(aside.run(|| 3).await, Err(NotDone::NoThread));
             assert_eq!(aside.run_or_here(|| std::thread::current().id()).await, Ok(own));
             let panicked = aside.run_or_here(|| -> u32 { panic!("as work might") }).await;
             assert_eq!(panicked, Err(NotDone::Panicked));
-            aside.thread = thread_of;
+            aside.pool.threads.stack_bytes = None;
             assert_ne!(aside.run_or_here(|| std::thread::current().id()).await, Ok(own));
         });
     }

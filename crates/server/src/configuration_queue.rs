@@ -70,7 +70,7 @@ impl ConfigurationQueue {
     /// Submits the changes that a provider of cn=config has sent. `done` is called once, here or on the configuration's thread.
     pub(crate) fn replicate(&self, batch: ReplicatedBatch, present: Option<Present>, done: ConfigReplicated) {
         let refused = |done: ConfigReplicated| {
-            let result = refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now");
+            let result = LdapResult::with(ResultCode::UNAVAILABLE, "the configuration cannot be changed now");
             done(ReplicatedOutcome { changes: Vec::new(), result }, 0);
         };
         let Some(queue) = self.queue.get() else { return refused(done) };
@@ -87,14 +87,19 @@ impl ConfigurationQueue {
     /// Submits changes that are made together or not at all. `done` is called once, here or on the configuration's thread.
     pub(crate) fn submit(&self, requests: Vec<WriteRequest>, done: Completion) {
         let Some(queue) = self.queue.get() else {
-            return done(refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now").into());
+            return done(
+                LdapResult::with(ResultCode::UNAVAILABLE, "the configuration cannot be changed now").into(),
+            );
         };
         match queue.try_send(ConfigurationRequest::Change(requests, done)) {
             Err(TrySendError::Full(ConfigurationRequest::Change(_, done))) => {
-                done(refusal(ResultCode::BUSY, "too many changes of the configuration are waiting").into());
+                done(
+                    LdapResult::with(ResultCode::BUSY, "too many changes of the configuration are waiting")
+                        .into(),
+                );
             }
             Err(TrySendError::Disconnected(ConfigurationRequest::Change(_, done))) => {
-                done(refusal(ResultCode::UNAVAILABLE, "the server is shutting down").into());
+                done(LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down").into());
             }
             _ => {}
         }
@@ -131,8 +136,4 @@ impl ConfigurationQueue {
     pub(crate) fn set(&self, queue: SyncSender<ConfigurationRequest>) {
         let _ = self.queue.set(queue);
     }
-}
-
-fn refusal(code: ResultCode, text: impl Into<String>) -> LdapResult {
-    LdapResult::with(code, text)
 }

@@ -109,7 +109,7 @@ impl Readiness {
     }
 
     /// Whether the server runs in the background.
-    pub fn is_background(&self) -> bool {
+    pub(crate) fn is_background(&self) -> bool {
         self.background
     }
 
@@ -193,7 +193,7 @@ struct User {
 
 impl Privileges {
     /// Whether `-u` names another user.
-    pub fn change_user(&self) -> bool {
+    pub(crate) fn change_user(&self) -> bool {
         self.user.is_some()
     }
 

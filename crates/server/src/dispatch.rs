@@ -34,7 +34,7 @@ use larix_engine::controls::{self, RequestControls};
 use larix_engine::injected;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{WriteOperation, WriteOutcome};
-use larix_proto::{Controls, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, encode};
+use larix_proto::{Controls, LdapResult, Message, MessageId, Request, ResponseOp, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
@@ -397,7 +397,7 @@ impl Drop for Dispatcher {
 impl Dispatcher {
     /// Answers a request whose outcome a panic has lost.
     fn lost(&mut self, in_flight: &RequestInFlight, out: &mut Vec<u8>) {
-        let result = LdapResult::with(ResultCode::OTHER, "internal error");
+        let result = LdapResult::internal_error();
         self.end_otherwise(in_flight, &result, out);
     }
 

@@ -21,7 +21,7 @@ const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files made from now on are for the server's user, and readable by its group at most.
-pub fn keep_files_private() {
+pub(crate) fn keep_files_private() {
     let before = umask(Mode::RWXO | Mode::WGRP);
     // What the administrator forbids beside that stays forbidden.
     umask(before | Mode::RWXO | Mode::WGRP);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
+    fn only_peers_with_an_address_are_looked_up() {
         for (name, expected) in [
             ("IP=192.0.2.1:40000", Some("192.0.2.1:40000")),
             ("IP=[2001:db8::1]:40000", Some("[2001:db8::1]:40000")),

@@ -65,16 +65,19 @@ mod session;
 mod startup;
 mod statistics;
 mod stream;
+mod thread_pool;
 pub mod tls;
 pub mod tool_socket;
 mod traces;
 mod upkeep;
 mod virtual_entries;
+mod waiting_thread;
 mod watchdog;
 mod worker;
 
 pub use ahead::unusable_later;
 pub use backends::config_entries_matching;
+pub use services::cores;
 pub use startup::{BoundServer, ServeError, ServeOptions, run};
 
 /// The engines of `database kv`, by the names of their features, and whether this build has them.

@@ -11,11 +11,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use larix_configuration::values::TcpBuffer;
-use larix_proto::url::{percent_decode_text, with_scheme};
+use larix_proto::url::{DEFAULT_SOCKET, percent_decode_text, with_scheme};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-/// Where `ldapi:///` listens when it names no path.
-pub const DEFAULT_SOCKET_PATH: &str = "/var/run/slapd/ldapi";
 /// The registered port of `ldap://`.
 pub const LDAP_PORT: u16 = 389;
 /// The registered port of `ldaps://`.
@@ -172,7 +170,6 @@ impl std::error::Error for ListenError {}
 pub struct Listener {
     /// The URL it came from.
     pub url: String,
-    /// The socket.
     pub socket: ListenSocket,
     /// How the log and cn=Monitor name it: `IP=127.0.0.1:389`, `IP=[::]:389`, `PATH=/run/ldapi`.
     pub name: String,
@@ -201,7 +198,7 @@ impl Listener {
 
     /// Gives the connections that it will accept buffers of these sizes in the kernel: bytes, of which the kernel doubles the
     /// number and bounds it (`net.core.rmem_max`). The last line that speaks of a direction holds. Unix sockets have none.
-    pub fn set_buffers(&self, buffers: &[TcpBuffer]) -> io::Result<()> {
+    pub(crate) fn set_buffers(&self, buffers: &[TcpBuffer]) -> io::Result<()> {
         let ListenSocket::Tcp(socket) = &self.socket else { return Ok(()) };
         let socket = SockRef::from(socket);
         let own = |buffer: &&TcpBuffer| {
@@ -472,7 +469,7 @@ fn demand_escaped_path(url: &str, rest: &str) -> Result<(), ListenError> {
     let path = path.trim_end_matches('/');
     let own = usize::from(path.starts_with('/'));
     let is_path = path.matches('/').count() > own && !path.contains('=');
-    if !is_path || [DEFAULT_SOCKET_PATH, "/run/slapd/ldapi"].contains(&path) {
+    if !is_path || [DEFAULT_SOCKET, "/run/slapd/ldapi"].contains(&path) {
         return Ok(());
     }
     let end = if behind.is_empty() { "" } else { "/" };
@@ -482,7 +479,7 @@ fn demand_escaped_path(url: &str, rest: &str) -> Result<(), ListenError> {
 
 fn parse_unix(url: &str, authority: &str, extensions: &str) -> Result<Endpoint, ListenError> {
     let path = percent_decode_text(authority).ok_or_else(|| ListenError::Escape(url.to_owned()))?;
-    let path = if path.is_empty() { DEFAULT_SOCKET_PATH.to_owned() } else { path };
+    let path = if path.is_empty() { DEFAULT_SOCKET.to_owned() } else { path };
     let mut mode = None;
     for extension in extensions.split(',').filter(|e| !e.is_empty()) {
         let bad = || ListenError::Extension { url: url.to_owned(), extension: extension.to_owned() };
@@ -566,9 +563,9 @@ mod tests {
             ("ldap://[::1]:3899", tcp(Some("::1"), 3899)),
             ("ldap://[::1]", tcp(Some("::1"), 389)),
             ("ldap://host.example.com", tcp(Some("host.example.com"), 389)),
-            ("ldapi:///", unix(DEFAULT_SOCKET_PATH, None)),
-            ("ldapi:///var/run/slapd/ldapi", unix(DEFAULT_SOCKET_PATH, None)),
-            ("ldapi:///dc=example,dc=com", unix(DEFAULT_SOCKET_PATH, None)),
+            ("ldapi:///", unix(DEFAULT_SOCKET, None)),
+            ("ldapi:///var/run/slapd/ldapi", unix(DEFAULT_SOCKET, None)),
+            ("ldapi:///dc=example,dc=com", unix(DEFAULT_SOCKET, None)),
             ("ldapi://%2Ftmp%2Fa%20b/", unix("/tmp/a b", None)),
             ("ldapi://%2Ftmp%2Fs/????x-mod=0700", unix("/tmp/s", Some(0o700))),
             ("ldapi://%2Ftmp%2Fs????!x-mod=-rwxr-x---", unix("/tmp/s", Some(0o750))),

@@ -206,7 +206,7 @@ impl Configurator<'_> {
     /// The answer after a panic. The journal is read again from the disk, for nobody knows how far it was written.
     fn internal_error(&mut self) -> LdapResult {
         self.keeper = Keeper::default();
-        refusal(ResultCode::OTHER, "internal error")
+        LdapResult::internal_error()
     }
 
     /// Brings the files of slapd.d up to the journal, which is then empty.
@@ -241,7 +241,7 @@ impl Configurator<'_> {
         self.free_unused();
         let earlier = self.server.generation_in_force();
         let Some(policy) = earlier.databases.configuration_policy() else {
-            return refusal(ResultCode::UNWILLING_TO_PERFORM, "there is no database config").into();
+            return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "there is no database config").into();
         };
         let change = |WriteRequest { operation, subject, controls, .. }| {
             let policy = Arc::clone(&policy);
@@ -266,7 +266,7 @@ impl Configurator<'_> {
         if *schedule != earlier.config.global.backup_schedule
             && let Some(Err(why)) = schedule.as_ref().map(BackupSchedule::check_directory)
         {
-            return refusal(ResultCode::UNWILLING_TO_PERFORM, why).into();
+            return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, why).into();
         }
         match self.carry_out(&earlier, &changed, Maker::Client) {
             Ok(logged) => {
@@ -403,12 +403,8 @@ impl Configurator<'_> {
     }
 }
 
-fn refusal(code: ResultCode, text: impl Into<String>) -> LdapResult {
-    LdapResult::with(code, text)
-}
-
 fn failed(error: impl fmt::Display) -> LdapResult {
-    refusal(ResultCode::OTHER, error.to_string())
+    LdapResult::with(ResultCode::OTHER, error.to_string())
 }
 
 /// A fault of the configuration becomes the one-line text that a refused change has.

@@ -1,7 +1,6 @@
 //! A thread of low priority for work that no client of the directory waits for.
 
 use std::any::Any;
-use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{SendError, SyncSender, sync_channel};
@@ -16,12 +15,6 @@ type Work = Box<dyn FnOnce() + Send>;
 /// The thread ends with this.
 pub(crate) struct LowPriority {
     work: SyncSender<Work>,
-}
-
-impl fmt::Debug for LowPriority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LowPriority").finish_non_exhaustive()
-    }
 }
 
 impl LowPriority {

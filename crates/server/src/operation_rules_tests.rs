@@ -86,7 +86,7 @@ restrictop bind read by * allow",
 }
 
 #[test]
-fn flow() {
+fn a_rule_without_a_clause_for_the_requester_refuses() {
     let allowed: Option<&[&str]> = Some(&[]);
     // A rule that is about the request and has no clause for the requester refuses it.
     let implicit = rules("restrictop search by users allow\nrestrictop all by * allow");

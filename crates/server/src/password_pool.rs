@@ -6,6 +6,8 @@
 //!
 //! The threads leave a core to the event loops where there are two, and run at a lower priority: a flood of binds takes
 //! what time searches leave.
+//!
+//! This is no `ThreadPool`: jobs wait by their source, a full queue refuses, and the end computes what waits.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn headers() {
+    fn a_header_names_the_client_and_leaves_the_rest() {
         check("version 1", b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 389\r\n0\x0c", Ok(Some("192.0.2.1:4711")), 2);
         check("unknown", b"PROXY UNKNOWN\r\n0", Ok(None), 1);
         let second = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\x0a\0\0\x01\x12\x67\x01\x85";

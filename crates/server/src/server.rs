@@ -1,6 +1,5 @@
 //! The state that all connections of the server share.
 
-use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,12 +18,6 @@ use crate::services::Services;
 pub(crate) struct Current<T> {
     generation: Guard<Arc<Generation>>,
     part: fn(&Generation) -> &T,
-}
-
-impl<T> fmt::Debug for Current<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Current").finish_non_exhaustive()
-    }
 }
 
 impl<T> Deref for Current<T> {

@@ -130,8 +130,8 @@ impl Services {
             loops: Loops::new(workers),
             passwords: PasswordPool::for_cores(cores()),
             askers: PasswordPool::new(crate::saslauthd::QUESTIONS_AT_ONCE),
-            long_searches: BackgroundPool::new(workers),
-            lookups: BackgroundPool::new(crate::statistics::LOOKUP_THREADS),
+            long_searches: BackgroundPool::with_threads(workers),
+            lookups: BackgroundPool::with_threads(crate::statistics::LOOKUP_THREADS),
             tls: TlsContext::default(),
             clock,
             descriptors,
@@ -168,7 +168,7 @@ impl Services {
 }
 
 /// The processors that the process may use; at least 1.
-pub(crate) fn cores() -> usize {
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 

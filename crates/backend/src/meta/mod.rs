@@ -20,7 +20,7 @@ use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End};
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
-    PendingAnswer, Reply, Search, Verdict,
+    PendingAnswer, Reply, Search, Verdict, answer_now,
 };
 
 pub use candidates::{SubtreeRule, Subtrees, Target};
@@ -304,14 +304,13 @@ impl Backend for Meta {
                     Err(refused) => refused,
                 }
             }
-            Changes::One(..) => LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"),
+            Changes::One(..) => LdapResult::invalid_dn(),
             Changes::Together(_) => {
                 let text = "a meta database takes no transactions: its targets commit each for itself";
                 LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
             }
         };
-        completion(refused.into());
-        PendingAnswer::default()
+        answer_now(completion, refused)
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {

@@ -121,7 +121,7 @@ impl Balancer {
             Pool::Bind => None,
         };
         Ok(Opening {
-            host: if url.host.is_empty() { "localhost".to_owned() } else { url.host.clone() },
+            host: url.effective_host().to_owned(),
             security,
             credentials,
             binds_anonymously: false,

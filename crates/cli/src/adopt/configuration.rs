@@ -4,6 +4,7 @@ use std::path::Path;
 
 use larix_configuration::slapd_d::{self, Stamp};
 use larix_configuration::{Config, ConfigEntry, quoted, unquoted};
+use larix_proto::ldif::LdifAttribute;
 use larix_server::clock::{SystemClock, SystemRandom};
 
 /// Where slapd looks for a database whose configuration names no directory.
@@ -37,8 +38,8 @@ fn name_password_hash(entries: &mut [ConfigEntry]) {
     // cn=config comes first, and may have it, too.
     let at = entries.iter().position(is_frontend).unwrap_or(0);
     if let Some(entry) = entries.get_mut(at) {
-        let hash = crate::tools::common::ldif_attribute(PASSWORD_HASH.to_owned(), vec![b"{SSHA}".to_vec()]);
-        entry.attributes.push(hash.into());
+        let values = vec![b"{SSHA}".to_vec()];
+        entry.attributes.push(LdifAttribute { description: PASSWORD_HASH.to_owned(), values }.into());
     }
 }
 
@@ -93,7 +94,8 @@ fn moved(entry: ConfigEntry, directory_of: &dyn Fn(&Path) -> Option<String>) -> 
     }) {
         attributes.retain(|attribute| !attribute.description.eq_ignore_ascii_case(DIRECTORY));
         let new = if is_word { quoted(&new) } else { new };
-        attributes.push(crate::tools::common::ldif_attribute(DIRECTORY.to_owned(), vec![new.into_bytes()]));
+        let values = vec![new.into_bytes()];
+        attributes.push(LdifAttribute { description: DIRECTORY.to_owned(), values });
     }
     ConfigEntry::from_ldif(dn, attributes)
 }
@@ -142,12 +144,13 @@ fn lines(entry: ConfigEntry) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn attribute(name: &str, value: &str) -> LdifAttribute {
+        LdifAttribute { description: name.to_owned(), values: vec![value.as_bytes().to_vec()] }
+    }
+
     #[test]
     fn a_directory_with_a_blank_is_moved() {
         let shown = |class: &str, directory: &str| {
-            let attribute = |name: &str, value: &str| {
-                crate::tools::common::ldif_attribute(name.to_owned(), vec![value.as_bytes().to_vec()])
-            };
             let attributes = vec![attribute("objectClass", class), attribute(DIRECTORY, directory)];
             let entry = ConfigEntry::from_ldif("olcDatabase={1}x,cn=config".to_owned(), attributes);
             let directory_of = |path: &Path| (path == Path::new("/no where")).then(|| "/to here".to_owned());
@@ -174,9 +177,7 @@ mod tests {
     #[test]
     fn passwords_are_stored_as_slapd_stores_them() {
         let entry = |dn: &str, attributes: &[(&str, &str)]| {
-            let attributes = attributes.iter().map(|(name, value)| {
-                crate::tools::common::ldif_attribute((*name).to_owned(), vec![value.as_bytes().to_vec()])
-            });
+            let attributes = attributes.iter().map(|(name, value)| attribute(name, value));
             ConfigEntry::from_ldif(dn.to_owned(), attributes.collect())
         };
         let top = entry("cn=config", &[("objectClass", "olcGlobal")]);

@@ -225,8 +225,7 @@ fn wait_for(urls: &str, who: &str) -> anyhow::Result<()> {
 fn accepts(url: &LdapUrl) -> bool {
     let host = url.host.as_str();
     if url.scheme == UrlScheme::Ldapi {
-        let path = if host.is_empty() { "/var/run/slapd/ldapi" } else { host };
-        return UnixStream::connect(path).is_ok();
+        return UnixStream::connect(url.socket_path()).is_ok();
     }
     let host = if matches!(host, "" | "0.0.0.0" | "*") { "127.0.0.1" } else { host };
     let host = if host == "::" { "::1" } else { host };

@@ -1,6 +1,5 @@
 //! `larix config`: a configuration kept as a file, beside the one of a server that runs or of a slapd.d.
 
-use std::borrow::Cow;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,14 +10,14 @@ use clap::{Args, Subcommand};
 use larix_configuration::slapd_d::{InUse, Stamp};
 use larix_configuration::{Config, ConfigEntry, DEFAULT_DIRECTORY, Difference, Source, Step};
 use larix_engine::write::WriteOperation;
-use larix_proto::extended::{EndTransaction, ExtendedValue, StartTransactionResponse};
 use larix_proto::ldif::{Body, Change, LdifAttribute, Modification, Record, Writer};
-use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client, oid};
+use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client};
 use larix_server::clock::{SystemClock, SystemRandom};
 
 use super::modify;
 use super::options::{CommonArgs, named_server};
 use super::session;
+use super::transaction::Transaction;
 use larix_client::{ClientError, Origin, Session};
 
 #[derive(Args, Debug)]
@@ -254,25 +253,11 @@ fn apply_offline(current: Config, difference: &Difference) -> Result<(), ClientE
 
 /// Changes a server's configuration in one transaction (RFC 5805).
 fn apply_together(session: &mut Session, difference: &Difference) -> Result<(), ClientError> {
-    let started = session
-        .call(|out, id, controls| client::extended(out, id, oid::START_TRANSACTION, None, controls))?;
-    if started.result.code != ResultCode::SUCCESS {
-        eprintln!("larix: without transactions --one-by-one applies what it can");
-        return Err(ClientError::Refused { step: "start of a transaction", result: started.result });
-    }
-    let identifier = StartTransactionResponse::decode(started.value.as_deref())?.identifier.to_vec();
-    let member = ControlBuf {
-        oid: Cow::Borrowed(oid::TRANSACTION_SPECIFICATION),
-        critical: true,
-        value: Some(identifier.clone()),
-    };
+    let transaction = Transaction::start(session, "without transactions --one-by-one applies what it can")?;
     for (number, step) in difference.steps.iter().enumerate() {
-        perform(session, step, vec![member.clone()], number, difference.steps.len())?;
+        perform(session, step, vec![transaction.member()], number, difference.steps.len())?;
     }
-    let end = EndTransaction { commit: true, identifier: &identifier }.encode();
-    let ended = session.call(|out, id, controls| {
-        client::extended(out, id, oid::END_TRANSACTION, end.as_deref(), controls)
-    })?;
+    let ended = transaction.commit(session)?;
     if ended.result.code == ResultCode::SUCCESS {
         return Ok(());
     }

@@ -18,6 +18,7 @@ mod report;
 mod search;
 mod search_output;
 mod session;
+mod transaction;
 mod value_files;
 mod whoami;
 

@@ -386,7 +386,7 @@ fn an_extension_is_there_once() {
 }
 
 #[test]
-fn comparisons() {
+fn an_assertion_is_an_attribute_and_a_value() {
     let check = |text: &str, expected: Option<(&str, &[u8])>| {
         let parsed = compare::assertion(text).ok();
         assert_eq!(parsed.as_ref().map(|(name, value)| (*name, value.as_slice())), expected, "{text}");

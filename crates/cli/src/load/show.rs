@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_shown_in_the_nearest_unit() {
         for (bytes, expected) in [
             (0, "0.0 B"),
             (999, "999.0 B"),

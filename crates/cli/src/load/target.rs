@@ -13,8 +13,6 @@ use larix_sasl::scram::Hash;
 
 /// Where Debian and others keep the certificates of all known authorities.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Where `ldapi:///` leads.
-const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 
 #[derive(Args, Debug)]
 pub(super) struct TargetArgs {
@@ -160,15 +158,14 @@ impl TargetArgs {
             return self.tcp(host, port, self.start_tls.then_some(false));
         }
         let url = LdapUrl::parse(text).map_err(|error| anyhow::anyhow!("{text}: {error}"))?;
-        let host = if url.host.is_empty() { "localhost" } else { &url.host };
+        let host = url.effective_host();
         match url.scheme {
             UrlScheme::Ldap => self.tcp(host, url.port.unwrap_or(389), self.start_tls.then_some(false)),
             UrlScheme::Ldaps if self.start_tls => bail!("{text}: StartTLS is for ldap://"),
             UrlScheme::Ldaps => self.tcp(host, url.port.unwrap_or(636), Some(true)),
             UrlScheme::Ldapi if self.start_tls => bail!("{text}: StartTLS is for ldap://"),
             UrlScheme::Ldapi => {
-                let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
-                Ok(Server { address: Address::Unix(path.into()), security: Security::None })
+                Ok(Server { address: Address::Unix(url.socket_path().into()), security: Security::None })
             }
             _ => bail!("{text}: ldap://, ldaps:// and ldapi:// can be driven"),
         }

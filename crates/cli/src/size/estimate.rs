@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines() {
+    fn figures_grow_as_between_two_samples() {
         for (low, high, at, expected) in [
             ((100, 1_000), (200, 2_000), 1_000, 10_000.0),
             ((100, 1_500), (200, 2_000), 1_000, 6_000.0),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn parents() {
+    fn the_parent_is_behind_the_first_comma_that_separates() {
         for (dn, expected) in
             [("cn=a,dc=x", "dc=x"), (r"cn=a\,b,dc=x", "dc=x"), (r"cn=a\\,dc=x", "dc=x"), ("dc=x", "")]
         {

@@ -1,5 +1,6 @@
 //! The result, as text and as JSON (`docs/guide/sizing.md` has the fields).
 
+use larix_load::report::{bytes, count};
 use serde_json::{Value, json};
 
 use super::LoadFigures;
@@ -157,12 +158,4 @@ fn operations(operated: &OperationFigures) -> String {
         }
     }
     out
-}
-
-fn count(value: f64) -> String {
-    larix_load::report::count(value)
-}
-
-fn bytes(value: f64) -> String {
-    larix_load::report::bytes(value)
 }

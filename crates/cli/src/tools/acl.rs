@@ -19,8 +19,10 @@ use larix_server::cluster;
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use larix_store::Store;
 
-use super::common::{self, ConfigArgs, Opened, section_of};
+use super::choice::section_of;
+use super::flags::{self, ConfigArgs};
 use super::identities::Offline;
+use super::opening::Opened;
 use explain::Explained;
 
 /// The status for an attribute that the schema does not know, as slapacl gives it.
@@ -84,7 +86,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
         Some((first, rest)) if first == "explain" => (true, rest),
         _ => (false, arguments),
     };
-    let args: AclArgs = common::parse(name, arguments);
+    let args: AclArgs = flags::parse(name, arguments);
     match acl(&args, explains) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

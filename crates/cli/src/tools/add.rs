@@ -26,7 +26,9 @@ use larix_store::lmdb::LmdbOptions;
 use larix_store::memory::MemoryStore;
 
 use super::changing::server_of;
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
+use super::choice::Chosen;
+use super::flags::{self, ConfigArgs, DatabaseArgs, InputArgs};
+use super::opening::{self, Access};
 use crate::terminal::{self, at_least_one};
 
 /// How often progress is shown.
@@ -66,7 +68,7 @@ pub(super) struct AddArgs {
     #[arg(short = 's')]
     no_schema_check: bool,
     /// Server id of change sequence numbers that are made, 0 to 4095
-    #[arg(short = 'S', value_name = "SID", value_parser = common::server_id)]
+    #[arg(short = 'S', value_name = "SID", value_parser = flags::server_id)]
     server_id: Option<u16>,
     /// Write contextCSN: the highest entryCSN of each server id
     #[arg(short = 'w')]
@@ -77,7 +79,7 @@ pub(super) struct AddArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: AddArgs = common::parse(name, arguments);
+    let args: AddArgs = flags::parse(name, arguments);
     let done =
         if args.database.is_configuration() { configuration::add(name, &args) } else { add(name, &args) };
     terminal::end_counted(name, done, "records were refused")
@@ -97,8 +99,8 @@ fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
         dry_run: args.input.dry_run,
         unique_uuids: true,
         write_context_csn: args.write_context,
-        server_id: args.server_id.unwrap_or_else(|| common::configured_server_id(&config)),
-        threads: args.threads.unwrap_or_else(cores).max(1),
+        server_id: args.server_id.unwrap_or_else(|| opening::configured_server_id(&config)),
+        threads: args.threads.unwrap_or_else(larix_server::cores).max(1),
         memory_bytes: args.memory.max(1).saturating_mul(1 << 20),
     };
     let ldif = args.input.open()?;
@@ -255,7 +257,7 @@ fn load_into_served(
     observer: &mut Observer<'_>,
 ) -> anyhow::Result<LoadReport> {
     if load.options.dry_run {
-        let database = common::open(load.config, load.section, Access::Read)?;
+        let database = opening::open(load.config, load.section, Access::Read)?;
         return Ok(load::load_into(&database, ldif, context, load.options, observer)?);
     }
     match server_of(load.section, load.verbose)? {
@@ -304,16 +306,12 @@ fn load_files(
     observer: &mut Observer<'_>,
 ) -> anyhow::Result<LoadReport> {
     let access = if options.dry_run { Access::Read } else { Access::Write };
-    let database = common::open(config, section, access)?;
+    let database = opening::open(config, section, access)?;
     let report = load::load_into(&database, ldif, context, options, observer)?;
     if !options.dry_run {
         ldif_tree::write_back(&database).map_err(anyhow::Error::msg)?;
     }
     Ok(report)
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// How progress is shown.

@@ -18,7 +18,9 @@ use larix_proto::ldif::{Body, LdifAttribute, Reader};
 use larix_schema::NormalDn;
 use larix_store::{Snapshot, Store};
 
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
+use super::choice::Chosen;
+use super::flags::{self, ConfigArgs, DatabaseArgs};
+use super::opening::{self, Access};
 use crate::terminal;
 
 /// Entries looked at to say what an index would cost.
@@ -59,7 +61,7 @@ pub(super) struct AdviseArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: AdviseArgs = common::parse(name, arguments);
+    let args: AdviseArgs = flags::parse(name, arguments);
     match advise(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => terminal::end_with(name, &error),
@@ -108,7 +110,7 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<()> {
         if let Some(monitor) = &monitor {
             counts.add_monitor(monitor, section);
         }
-        let database = common::open(&config, section, Access::Read)?;
+        let database = opening::open(&config, section, Access::Read)?;
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
         let found = DatabaseAdvice::new(&view, section, &counts, args.least);

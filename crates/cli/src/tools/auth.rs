@@ -10,7 +10,7 @@ use larix_server::cluster;
 use larix_server::sasl::authorize::{Authorizer, RULE_STEPS};
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 
-use super::common::{self, ConfigArgs};
+use super::flags::{self, ConfigArgs};
 use super::identities::Offline;
 
 /// The status for a wrong ID, as slapauth gives it: with `-U` the IDs are whom somebody wants to act as.
@@ -51,7 +51,7 @@ pub(super) struct AuthArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: AuthArgs = common::parse(name, arguments);
+    let args: AuthArgs = flags::parse(name, arguments);
     match run(&args) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

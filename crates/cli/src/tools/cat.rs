@@ -19,7 +19,9 @@ use larix_schema::NormalDn;
 use larix_server::{cluster, config_entries_matching};
 use larix_store::{Snapshot, Store};
 
-use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, Opened};
+use super::choice::Chosen;
+use super::flags::{self, ConfigArgs, DatabaseArgs};
+use super::opening::Opened;
 use super::selection::{Selection, SelectionArgs, each_record_of_one_moment};
 use crate::terminal::{self, print_report};
 
@@ -52,7 +54,7 @@ pub(super) struct CatArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: CatArgs = common::parse(name, arguments);
+    let args: CatArgs = flags::parse(name, arguments);
     match cat(&args) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(unreadable) => {
@@ -244,7 +246,7 @@ fn write_entry<S>(
     let attributes = entry
         .attributes
         .into_iter()
-        .map(|a| common::ldif_attribute(a.description.to_text(&view.schema), a.values))
+        .map(|a| LdifAttribute { description: a.description.to_text(&view.schema), values: a.values })
         .chain(unknown)
         .collect();
     write_record(writer, out, entry.dn, attributes)

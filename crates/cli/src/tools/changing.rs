@@ -20,7 +20,7 @@ use larix_server::tool_socket::ToolClient;
 use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError, Store};
 
-use super::common::{self, Access};
+use super::opening::{self, Access};
 
 /// Who carries out changes.
 pub(super) enum Changing {
@@ -53,7 +53,7 @@ impl Changing {
         if databases.iter().any(|section| section.kind.is_in_shared_engine()) {
             return Self::open_shared(name, config, databases, writes);
         }
-        let error = match common::open_directory(config, databases, writes.access, writes.server_id) {
+        let error = match opening::open_directory(config, databases, writes.access, writes.server_id) {
             Ok(directory) => return Ok(Self::Here(Box::new(directory))),
             Err(error) => error,
         };
@@ -94,7 +94,7 @@ impl Changing {
         };
         let opened = writers.iter().zip(sections);
         let opened = opened.map(|(writer, section)| (Arc::clone(writer.database()), order(section)));
-        let directory = common::start_writers(config, opened.collect())?;
+        let directory = opening::start_writers(config, opened.collect())?;
         Ok(Self::Shared { directory: Box::new(directory), _writers: writers })
     }
 

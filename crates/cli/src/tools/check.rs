@@ -10,7 +10,9 @@ use larix_engine::check::{self, CheckReport};
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
+use super::choice::Chosen;
+use super::flags::{self, ConfigArgs, DatabaseArgs};
+use super::opening::{self, Access};
 use crate::terminal::print_report;
 
 /// Findings that are printed; the rest is counted.
@@ -65,7 +67,7 @@ pub(super) struct CheckArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: CheckArgs = common::parse(name, arguments);
+    let args: CheckArgs = flags::parse(name, arguments);
     let found = check(&args)
         .unwrap_or_else(|error| CheckSummary { unchecked: vec![error], ..CheckSummary::default() });
     let mend = found.mend();
@@ -160,7 +162,7 @@ fn check_one(
         found.findings += pages;
         return Ok(report(suffix, &CheckReport { findings: pages, ..CheckReport::default() }, 0, &printed));
     }
-    let database = common::open(config, section, Access::Read)?;
+    let database = opening::open(config, section, Access::Read)?;
     let snapshot = database.store().snapshot()?;
     let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{suffix:?}: {fault}"))?;
     // Also where the check itself ends with an error.

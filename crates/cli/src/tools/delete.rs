@@ -17,7 +17,10 @@ use larix_server::{cluster, config_entries_matching};
 use larix_store::Store;
 
 use super::changing::{Changing, Writes};
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, Opened};
+use super::choice::Chosen;
+use super::config_directory;
+use super::flags::{self, ConfigArgs, DatabaseArgs};
+use super::opening::{self, Access, Opened};
 use super::selection::{Selection, each_record};
 use crate::terminal;
 
@@ -56,7 +59,7 @@ pub(super) struct DeleteArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: DeleteArgs = common::parse(name, arguments);
+    let args: DeleteArgs = flags::parse(name, arguments);
     terminal::end_counted(name, delete(name, &args), "entries were not deleted")
 }
 
@@ -64,7 +67,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
     let mut config = args.config.read()?;
     let mut dns = args.dns.clone();
     if let Some(path) = &args.names {
-        for line in common::open_input(Some(path))?.lines() {
+        for line in flags::open_input(Some(path))?.lines() {
             let line = line.with_context(|| format!("cannot read {}", path.display()))?;
             dns.extend(Some(line.trim().to_owned()).filter(|line| !line.is_empty()));
         }
@@ -74,12 +77,12 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
         bail!("nothing to delete: give DNs, -l FILE or -a FILTER");
     }
     if args.database.is_configuration() {
-        let _directory = common::take_directory(&mut config)?;
+        let _directory = config_directory::take_directory(&mut config)?;
         if let Some(filter) = &args.filter {
             dns.extend(matching_configuration(&config, filter, args.recursive)?);
         }
         return each(name, args, dns, |operation, controls| {
-            Ok(common::change_configuration(&mut config, operation, controls))
+            Ok(config_directory::change_configuration(&mut config, operation, controls))
         });
     }
     let Chosen::Stored(databases) = args.database.choose_with_shared(&config)? else {
@@ -105,7 +108,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
             }
             Changing::Served(_) => {
                 for section in &databases {
-                    let database = common::open(&config, section, Access::Read)?;
+                    let database = opening::open(&config, section, Access::Read)?;
                     matching(&config, &database, filter, &mut dns)?;
                 }
             }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use larix_configuration::values::ConfigDn;
 
-use super::common::{self, ConfigArgs};
+use super::flags::{self, ConfigArgs};
 
 /// The status for a wrong DN, as slapdn gives it.
 const WRONG_DN: u8 = 255;
@@ -38,7 +38,7 @@ pub(super) struct DnArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: DnArgs = common::parse(name, arguments);
+    let args: DnArgs = flags::parse(name, arguments);
     let config = match args.config.load(false) {
         Ok(config) => config,
         Err(error) => {

@@ -14,7 +14,8 @@ use larix_schema::{BoundFilter, NearestSuffix, NormalDn, Schema};
 use larix_server::sasl::identity::Lookups;
 use larix_store::Store;
 
-use super::common::{Opened, section_of};
+use super::choice::section_of;
+use super::opening::Opened;
 
 /// Two are as good as many: the answer does not name them.
 const FOUND_MAX: u64 = 2;

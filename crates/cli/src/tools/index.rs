@@ -16,7 +16,9 @@ use larix_server::tool_socket::ReindexRequest;
 use larix_store::Store;
 
 use super::changing::{is_in_use, server_of};
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
+use super::choice::Chosen;
+use super::flags::{self, ConfigArgs, DatabaseArgs};
+use super::opening::{self, Access};
 
 /// Make indexes anew: all of them, or those of the attributes that are named
 #[derive(Debug, Parser)]
@@ -49,7 +51,7 @@ pub(super) struct IndexArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: IndexArgs = common::parse(name, arguments);
+    let args: IndexArgs = flags::parse(name, arguments);
     match index(name, &args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -77,7 +79,7 @@ fn index(name: &str, args: &IndexArgs) -> anyhow::Result<()> {
             cluster::whole().map_err(anyhow::Error::msg)?;
             continue;
         }
-        let database = match common::open(&config, section, Access::Change) {
+        let database = match opening::open(&config, section, Access::Change) {
             Ok(database) => database,
             Err(error) => {
                 match index_served(args, section, error)? {
@@ -135,7 +137,7 @@ fn rebuild<S: Store>(
     let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
     let mut options = RebuildOptions::new(scratch);
     options.continue_on_error = args.go_on;
-    options.threads = std::thread::available_parallelism().map_or(1, usize::from);
+    options.threads = larix_server::cores();
     let rebuilt = load::rebuild(database, &what, &options, &mut |progress| {
         if args.config.verbose > 0 {
             show(progress);

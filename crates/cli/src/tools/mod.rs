@@ -8,12 +8,15 @@ mod backup;
 mod cat;
 mod changing;
 mod check;
-pub(crate) mod common;
+mod choice;
+pub(crate) mod config_directory;
 mod delete;
 mod dn;
+pub(crate) mod flags;
 mod identities;
 mod index;
 mod modify;
+mod opening;
 mod passwd;
 mod rewrite;
 mod schema;
@@ -25,7 +28,8 @@ use std::process::ExitCode;
 
 use clap::{Command, CommandFactory};
 
-pub(crate) use common::{Chosen, DatabaseArgs};
+pub(crate) use choice::Chosen;
+pub(crate) use flags::DatabaseArgs;
 
 /// Which tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

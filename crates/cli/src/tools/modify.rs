@@ -12,7 +12,10 @@ use larix_proto::ldif::{self, LocalFiles};
 use larix_proto::{LdapResult, ResultCode};
 
 use super::changing::{Changing, Writes};
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
+use super::choice::Chosen;
+use super::config_directory;
+use super::flags::{self, ConfigArgs, DatabaseArgs, InputArgs};
+use super::opening::Access;
 use crate::terminal;
 
 /// Apply LDIF changes to a database, also while a server runs on it
@@ -36,7 +39,7 @@ pub(super) struct ModifyArgs {
     #[arg(short = 's')]
     no_schema_check: bool,
     /// Server id of new change sequence numbers, 0 to 4095 [default: the configuration's]; offline alone
-    #[arg(short = 'S', value_name = "SID", value_parser = common::server_id)]
+    #[arg(short = 'S', value_name = "SID", value_parser = flags::server_id)]
     server_id: Option<u16>,
     /// Write contextCSN; accepted: it is always written
     #[arg(short = 'w')]
@@ -47,7 +50,7 @@ pub(super) struct ModifyArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: ModifyArgs = common::parse(name, arguments);
+    let args: ModifyArgs = flags::parse(name, arguments);
     terminal::end_counted(name, modify(name, &args), "changes failed")
 }
 
@@ -82,9 +85,9 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
 
 /// Changes cn=config in its directory, each whole and valid by itself.
 fn modify_configuration(name: &str, args: &ModifyArgs, mut config: Config) -> anyhow::Result<u64> {
-    let _directory = common::take_directory(&mut config)?;
+    let _directory = config_directory::take_directory(&mut config)?;
     each_change(name, args, true, |operation, controls| {
-        Ok(common::change_configuration(&mut config, operation, controls))
+        Ok(config_directory::change_configuration(&mut config, operation, controls))
     })
 }
 

@@ -12,7 +12,7 @@ use larix_engine::password::{CryptMethod, Hasher, Scheme, Verification, time_bas
 use larix_engine::time::RandomSource;
 use larix_server::clock::SystemRandom;
 
-use super::common;
+use super::flags;
 use crate::terminal::{self, Otherwise};
 
 /// Letters of a made password: those that cannot be taken for one another.
@@ -68,7 +68,7 @@ pub(super) struct PasswdArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: PasswdArgs = common::parse(name, arguments);
+    let args: PasswdArgs = flags::parse(name, arguments);
     match value(name, &args) {
         Ok(mut value) => {
             if !args.no_line_end {

@@ -9,7 +9,7 @@ use clap::Parser;
 use larix_proto::ResultCode;
 use larix_rewrite::{Rewrite, Rewritten};
 
-use super::common;
+use super::flags;
 
 /// Show what rewriting rules make of a text
 #[derive(Debug, Parser)]
@@ -31,7 +31,7 @@ pub(super) struct RewriteArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: RewriteArgs = common::parse(name, arguments);
+    let args: RewriteArgs = flags::parse(name, arguments);
     let shown = read(args.file.as_deref()).and_then(|rules| show(&rules, &args.contexts, &args.text));
     match shown {
         Ok(lines) => {

@@ -20,7 +20,9 @@ use larix_schema::Schema;
 use larix_server::cluster;
 use larix_store::{Snapshot, Store};
 
-use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, Opened};
+use super::choice::Chosen;
+use super::flags::{self, ConfigArgs, DatabaseArgs};
+use super::opening::Opened;
 use super::selection::{Selection, SelectionArgs, each_record};
 use crate::terminal;
 
@@ -49,7 +51,7 @@ pub(super) struct SchemaArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: SchemaArgs = common::parse(name, arguments);
+    let args: SchemaArgs = flags::parse(name, arguments);
     match run(&args) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

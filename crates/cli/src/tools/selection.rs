@@ -13,7 +13,7 @@ use larix_proto::{FilterBuf, Scope};
 use larix_schema::{BoundFilter, Match, NormalDn, Schema};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
-use super::common::Chosen;
+use super::choice::Chosen;
 
 /// Entries read in one snapshot: a slow disk or pipe never holds old pages for long.
 const SLICE_ENTRIES: usize = 2_000;
@@ -198,7 +198,7 @@ fn bind(schema: &Schema, text: &str) -> anyhow::Result<BoundFilter> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::common::DatabaseArgs;
+    use super::super::flags::DatabaseArgs;
     use super::*;
 
     /// What a tool would pass over in silence.

@@ -10,7 +10,7 @@ use larix_engine::time::Clock as _;
 use larix_server::clock::SystemClock;
 use larix_server::tls::TlsState;
 
-use super::common::{self, ConfigArgs};
+use super::flags::{self, ConfigArgs};
 
 /// Check a configuration; with -f and -F, convert a slapd.conf to a slapd.d
 #[derive(Debug, Parser)]
@@ -37,7 +37,7 @@ pub(super) struct TestArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: TestArgs = common::parse(name, arguments);
+    let args: TestArgs = flags::parse(name, arguments);
     let read = args.config.load(args.dry_run);
     if let Ok(config) = &read
         && !args.quiet

@@ -336,7 +336,7 @@ fn refusals_of_a_modify() {
 }
 
 #[test]
-fn deletes() {
+fn only_what_nothing_depends_on_is_deleted() {
     check(&[
         (
             "dn: olcDatabase={1}mdb,cn=config\nchangetype: delete\n",
@@ -373,7 +373,7 @@ fn deletes() {
 }
 
 #[test]
-fn renames() {
+fn a_rename_changes_the_place_alone() {
     let rename =
         |dn: &str, rdn: &str| format!("dn: {dn}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 1\n");
     let overlay = "olcOverlay={0}seqmod,olcDatabase={1}mdb,cn=config";

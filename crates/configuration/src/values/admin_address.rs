@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn addresses_are_urls_with_tls_off_loopback() {
         for (text, expected) in [
             ("127.0.0.1:9390", Ok("http://127.0.0.1:9390/")),
             ("http://127.0.0.1:9390/", Ok("http://127.0.0.1:9390/")),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts() {
+    fn only_names_of_this_server_are_its_hosts() {
         let mut plain = AdminAddress::parse("127.0.0.1:9390").expect("an address");
         plain.names.push("directory.example.com".to_owned());
         let tls = AdminAddress::parse("0.0.0.0:9390").expect("an address");

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn a_schedule_is_read_and_its_mistakes_are_named() {
         let parse = |line: &str| BackupSchedule::parse(line.split(' '));
         let whole = parse("directory=/backup full=1d increment=15m KEEP=3 throttle=50m").unwrap();
         let expected = BackupSchedule {

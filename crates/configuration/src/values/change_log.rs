@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words() {
+    fn retention_is_read_and_its_mistakes_are_named() {
         let kept = |age, size| Ok(ChangeLog::Kept(LogRetention { age, size }));
         let wrong = |number, part: &'static str| Err((number, part));
         for (line, expected) in [

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words() {
+    fn limits_are_read_and_their_mistakes_are_named() {
         let mut limits = ClientLimits::default();
         for word in [
             "connections=1000",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn networks() {
+    fn a_network_has_the_addresses_of_its_prefix() {
         for (network, address, expected) in [
             ("192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),

@@ -27,7 +27,7 @@ mod tests {
     use super::http_address;
 
     #[test]
-    fn urls() {
+    fn only_http_urls_of_addresses_are_taken() {
         let check = |url, expected: Result<&str, &str>| {
             let found = http_address(url).map(|address| address.to_string());
             match expected {

@@ -70,7 +70,7 @@ impl PasswordReset {
         passfile=/etc/larix/reset.password`";
 
     /// Seconds for which a code is valid if nothing else is said.
-    pub const LIFETIME_DEFAULT: u64 = 15 * 60;
+    pub(crate) const LIFETIME_DEFAULT: u64 = 15 * 60;
     /// A code must be read out and typed.
     const LIFETIME_MIN: u64 = 60;
     /// A code is no second password.
@@ -209,7 +209,7 @@ mod tests {
     const MAIL: &str = "mail from=a@b url=https://d:9390/ binddn=cn=r passfile=/p";
 
     #[test]
-    fn words() {
+    fn a_reset_is_read_and_its_mistakes_are_named() {
         let parse = |line: &str| PasswordReset::parse(line.split(' '));
         for (line, expected) in [
             ("off", None),

@@ -154,7 +154,6 @@ impl StartTls {
 /// What the provider sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncData {
-    /// Entries.
     #[default]
     Entries,
     /// Records of an access log (delta-syncrepl).

@@ -10,7 +10,7 @@ fn parse(line: &str) -> Result<SyncReplication, SyncFault> {
 const LEAST: &str = "rid=001|provider=ldap://a:1389|searchbase=dc=Example,dc=com";
 
 #[test]
-fn defaults() {
+fn the_least_line_has_slapds_defaults() {
     let line = parse(LEAST).unwrap();
     assert_eq!((line.rid, line.interval, line.scope), (1, 86_400, Scope::Subtree));
     assert_eq!(line.retry, [RetryStep { seconds: 3_600, times: None }]);
@@ -131,7 +131,7 @@ fn an_active_directory() {
 }
 
 #[test]
-fn intervals() {
+fn intervals_are_seconds_and_never_none() {
     for (text, expected) in [
         ("00:00:00:10", 10),
         ("1d", 86_400),

@@ -104,7 +104,7 @@ fn lines_of_entries() {
 }
 
 #[test]
-fn controls() {
+fn controls_are_values_of_req_controls() {
     let control = |critical, value: Option<&[u8]>| ControlBuf {
         oid: "1.3.6.1.1.13.2".into(),
         critical,

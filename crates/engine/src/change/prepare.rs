@@ -32,11 +32,6 @@ pub struct Latitude {
     pub update: bool,
 }
 
-/// A short way to a refusal.
-pub(crate) fn refuse(code: ResultCode, text: impl Into<String>) -> LdapResult {
-    LdapResult::with(code, text)
-}
-
 /// Resolves and checks a change.
 ///
 /// # Errors
@@ -71,7 +66,7 @@ pub(crate) fn prepare_at(
         WriteOperation::Delete { entry } => {
             let dn = normal_dn(schema, &entry)?;
             if dn.is_root() || dn == *subschema {
-                return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "cannot delete the root DSE"));
+                return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "cannot delete the root DSE"));
             }
             Ok(PreparedChange::Delete { dn })
         }
@@ -84,20 +79,19 @@ pub(crate) fn prepare_at(
 
 /// The normal form of the DN of an entry that stands: how it is shown, the entry knows.
 fn normal_dn(schema: &Schema, text: &str) -> Result<NormalDn, LdapResult> {
-    schema.parse_dn(text).map_err(|_| refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))
+    schema.parse_dn(text).map_err(|_| LdapResult::invalid_dn())
 }
 
 /// The normal form of a DN, and the form in which it is shown.
 fn parse_dn(schema: &Schema, text: &str, fault: &str) -> Result<(NormalDn, String), LdapResult> {
-    schema.parse_and_show_dn(text).map_err(|_| refuse(ResultCode::INVALID_DN_SYNTAX, fault))
+    schema.parse_and_show_dn(text).map_err(|_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, fault))
 }
 
 /// The normal form of the DN of a new entry, parsed unless it is known, and the form in which it is shown.
 fn named(schema: &Schema, name: &str, target: Option<NormalDn>) -> Result<(NormalDn, String), LdapResult> {
     let Some(dn) = target else { return parse_dn(schema, name, "invalid DN") };
     debug_assert!(schema.parse_dn(name).is_ok_and(|parsed| parsed == dn), "{dn} is known as that of {name}");
-    let pretty =
-        schema.show_dn(&dn, name).map_err(|_| refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))?;
+    let pretty = schema.show_dn(&dn, name).map_err(|_| LdapResult::invalid_dn())?;
     Ok((dn, pretty))
 }
 
@@ -109,18 +103,18 @@ fn prepare_add(
     latitude: Latitude,
 ) -> Result<PreparedChange, LdapResult> {
     if attributes.iter().any(|a| a.values.is_empty()) {
-        return Err(refuse(ResultCode::PROTOCOL_ERROR, "no values for attribute type"));
+        return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no values for attribute type"));
     }
     let (dn, pretty) = named(schema, name, target)?;
     // The server itself may begin an entry to which it is going to add.
     if attributes.is_empty() && !latitude.internal {
-        return Err(refuse(ResultCode::PROTOCOL_ERROR, "no attributes provided"));
+        return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no attributes provided"));
     }
     if dn.is_root() {
-        return Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "root DSE already exists"));
+        return Err(LdapResult::with(ResultCode::ENTRY_ALREADY_EXISTS, "root DSE already exists"));
     }
     if dn == *subschema {
-        return Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "subschema subentry already exists"));
+        return Err(LdapResult::with(ResultCode::ENTRY_ALREADY_EXISTS, "subschema subentry already exists"));
     }
     if let Some(import) = latitude.import {
         let mut entry = Entry::new(pretty);
@@ -136,7 +130,7 @@ fn prepare_add(
     if let Some(change) = first_repeated_description(&mods) {
         let name = change.description.to_text(schema);
         let text = format!("attribute '{name}' provided more than once");
-        return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
+        return Err(LdapResult::with(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
     }
     let mut entry = Entry::new(pretty);
     entry.attributes =
@@ -175,9 +169,9 @@ fn unchecked_values(
     readable: bool,
 ) -> Result<(AttributeDescription, Vec<Vec<u8>>), LdapResult> {
     let AttributeValues { description: name, values } = attribute;
-    let description = schema
-        .describe(&name)
-        .map_err(|error| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {error}")))?;
+    let description = schema.describe(&name).map_err(|error| {
+        LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {error}"))
+    })?;
     let attribute_type = schema.attribute(description.attribute);
     if readable {
         values::check_transfer(attribute_type, &description, &name)?;
@@ -196,7 +190,7 @@ fn unchecked_values(
             Some(first) if *first == value => {}
             Some(_) => {
                 let text = format!("{name}: value #{position} provided more than once");
-                return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
+                return Err(LdapResult::with(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
             }
             None => {
                 seen.insert(key, distinct.len());
@@ -233,7 +227,7 @@ fn prepare_modify(
         check_user_modification(schema, &mut mods, latitude)?;
         return Ok(PreparedChange::Modify { dn, mods });
     };
-    Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
+    Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
 }
 
 /// How many values an operation takes (RFC 4511 section 4.6, RFC 4525).
@@ -244,7 +238,7 @@ fn check_shape(change: &Modification) -> Result<(), LdapResult> {
         (ModifyOperation::Increment, 2..) => "modify/increment operation requires single value",
         _ => return Ok(()),
     };
-    Err(refuse(ResultCode::PROTOCOL_ERROR, text))
+    Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text))
 }
 
 /// A change that the server itself makes, to any attribute and without regard to access.
@@ -268,7 +262,8 @@ pub(crate) fn check_change(
     attribute: AttributeValues,
 ) -> Result<Change, LdapResult> {
     let name = &attribute.description;
-    let undefined = |text: String| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {text}"));
+    let undefined =
+        |text: String| LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {text}"));
     let description = schema.describe(name).map_err(|error| undefined(error.to_string()))?;
     let attribute_type = schema.attribute(description.attribute);
     values::check_transfer(attribute_type, &description, name)?;
@@ -277,7 +272,7 @@ pub(crate) fn check_change(
     }
     if kind == ChangeKind::Increment && attribute_type.syntax.oid != INTEGER_SYNTAX {
         let text = format!("{name}: attribute syntax inappropriate for increment");
-        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+        return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text));
     }
     let values = stored_values(schema, attribute_type, name, attribute.values)?;
     if matches!(kind, ChangeKind::Add | ChangeKind::Replace)
@@ -285,14 +280,14 @@ pub(crate) fn check_change(
         && attribute_type.single_value
     {
         let text = format!("{name}: multiple values provided");
-        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+        return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text));
     }
     let keys = equality_keys(schema, attribute_type, name, &values)?;
     if kind != ChangeKind::Delete
         && let Some(position) = first_repeated(keys.iter())
     {
         let text = format!("{}: value #{position} provided more than once", description.to_text(schema));
-        return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
+        return Err(LdapResult::with(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
     }
     Ok(Change { kind, description, values, keys, access: RequiredAccess::User })
 }
@@ -307,7 +302,7 @@ fn stored_values(
     for (position, value) in values.iter_mut().enumerate() {
         let pretty = syntax.pretty(schema, value).map_err(|_| {
             let text = format!("{name}: value #{position} invalid per syntax");
-            refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
+            LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
         })?;
         let Cow::Owned(pretty) = pretty else { continue };
         *value = pretty;
@@ -325,7 +320,7 @@ fn equality_keys(
     for (position, value) in values.iter().enumerate() {
         let key = values::key(schema, attribute_type, value).map_err(|_| {
             let text = format!("{name}: value #{position} normalization failed");
-            refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
+            LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
         })?;
         keys.push(key);
     }
@@ -375,7 +370,7 @@ fn check_obsolete(schema: &Schema, mods: &[Change], latitude: Latitude) -> Resul
     match mods.iter().find(|m| schema.attribute(m.description.attribute).obsolete && !removes(m)) {
         Some(change) => {
             let text = format!("{}: attribute is obsolete", change.description.to_text(schema));
-            Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text))
+            Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text))
         }
         None => Ok(()),
     }
@@ -408,7 +403,7 @@ fn check_user_modification(
             "no-user-modification attribute not manageable"
         };
         let text = format!("{}: {text}", change.description.to_text(schema));
-        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+        return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text));
     }
     Ok(())
 }
@@ -423,7 +418,7 @@ pub(crate) fn check_identity(schema: &Schema, mods: &[Change]) -> Result<(), Lda
     if mods.iter().any(is_identity) {
         let text =
             "entryUUID: consumers of this database know the entry by it: delete the entry, and add it anew";
-        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+        return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text));
     }
     Ok(())
 }
@@ -492,7 +487,7 @@ fn prepare_modify_dn(
     let (dn, pretty) = parse_dn(schema, &request.entry, "invalid DN")?;
     let (rdn_as_dn, new_rdn) = parse_dn(schema, &request.new_rdn, "invalid new RDN")?;
     if rdn_as_dn.depth() != 1 {
-        return Err(refuse(ResultCode::INVALID_DN_SYNTAX, "invalid new RDN"));
+        return Err(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid new RDN"));
     }
     let new_superior = match &request.new_superior {
         Some(text) => Some(parse_dn(schema, text, "invalid newSuperior")?.0),
@@ -508,7 +503,7 @@ fn prepare_modify_dn(
     } else if dn == *subschema {
         "cannot rename subschema subentry"
     } else {
-        let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "invalid new RDN");
+        let invalid = || LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid new RDN");
         let parsed = Dn::parse(&new_rdn).map_err(|_| invalid())?;
         let rdn = parsed.rdns().first().ok_or_else(invalid)?;
         let new_normal_rdn = schema.normalize_rdn(rdn).map_err(|_| invalid())?;
@@ -524,7 +519,7 @@ fn prepare_modify_dn(
         check_target(&rename)?;
         return Ok(PreparedChange::ModifyDn(Box::new(rename)));
     };
-    Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
+    Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
 }
 
 /// An entry cannot become its own superior or subordinate.
@@ -537,12 +532,12 @@ fn check_target(rename: &PreparedModifyDn) -> Result<(), LdapResult> {
     } else {
         return Ok(());
     };
-    Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
+    Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
 }
 
 /// The changes that a rename makes to the naming attributes of the leaf RDN of `dn`.
 pub(crate) fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Result<Vec<Change>, LdapResult> {
-    let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "unknown type(s)/value(s) used in RDN");
+    let invalid = || LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "unknown type(s)/value(s) used in RDN");
     let parsed = Dn::parse(dn).map_err(|_| invalid())?;
     let Some(rdn) = parsed.rdns().first() else { return Ok(Vec::new()) };
     rdn.avas()
@@ -550,7 +545,7 @@ pub(crate) fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Res
         .map(|ava| {
             let description = schema
                 .describe(ava.attribute)
-                .map_err(|error| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()))?;
+                .map_err(|error| LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()))?;
             let attribute_type = schema.attribute(description.attribute);
             if kind == ChangeKind::Delete && attribute_type.no_user_modification {
                 // An entry that replication set aside is called by its entryUUID, which stays when it gets a better name.
@@ -558,7 +553,7 @@ pub(crate) fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Res
             }
             if kind == ChangeKind::SoftAdd && attribute_type.equality.is_none() {
                 let text = "naming attribute has no equality matching rule";
-                return Err(refuse(ResultCode::NAMING_VIOLATION, text));
+                return Err(LdapResult::with(ResultCode::NAMING_VIOLATION, text));
             }
             let values = vec![ava.value.to_vec()];
             let keys = equality_keys(schema, attribute_type, ava.attribute, &values)?;

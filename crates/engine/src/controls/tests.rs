@@ -12,7 +12,7 @@ fn parse(controls: &[ControlBuf], operation: OperationKind<'_>) -> Result<Reques
 }
 
 #[test]
-fn criticality() {
+fn a_critical_control_out_of_place_is_refused() {
     use OperationKind::{Add, Bind, Delete, Extended, Modify, Search};
     let check = |oid: &'static str, critical: bool, operation: OperationKind<'_>, expected: Option<&str>| {
         let answer = parse(&[control(oid, critical, None)], operation);
@@ -40,7 +40,7 @@ fn criticality() {
 }
 
 #[test]
-fn values() {
+fn values_of_controls_are_read() {
     use OperationKind::{Modify, Search};
     let paged = parse(&[control(oid::PAGED_RESULTS, true, Some(b"\x30\x06\x02\x01\x0a\x04\x01x"))], Search);
     let expected = PagedResults { critical: true, size: 10, cookie: b"x".to_vec() };
@@ -66,7 +66,7 @@ fn values() {
 }
 
 #[test]
-fn faults() {
+fn faults_of_controls_are_named() {
     let check = |controls: &[ControlBuf], text: &str| {
         let refused = parse(controls, OperationKind::Search).unwrap_err();
         assert_eq!((refused.code, refused.diagnostic.as_str()), (ResultCode::PROTOCOL_ERROR, text));

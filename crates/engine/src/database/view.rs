@@ -87,7 +87,11 @@ impl<'s, N: Snapshot> View<'s, N> {
     }
 
     /// A view with changes laid over a commit.
-    pub fn over_changes(snapshot: &'s N, instance: u64, state: Arc<DatabaseState>) -> Result<Self, Fault> {
+    pub(crate) fn over_changes(
+        snapshot: &'s N,
+        instance: u64,
+        state: Arc<DatabaseState>,
+    ) -> Result<Self, Fault> {
         Ok(Self::over_changes_of(snapshot, instance, state, tree::generation(snapshot)?))
     }
 
@@ -123,7 +127,7 @@ impl<'s, N: Snapshot> View<'s, N> {
     ///
     /// # Errors
     /// There is none.
-    pub fn located_record(&self, located: LocatedEntry<'s>) -> Result<Record<'s>, Fault> {
+    pub(crate) fn located_record(&self, located: LocatedEntry<'s>) -> Result<Record<'s>, Fault> {
         let id = located.resolved.nearest;
         self.unpacked(id, self.located_stored(located)?)
     }

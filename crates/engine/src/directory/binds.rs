@@ -9,7 +9,7 @@ use larix_store::Store;
 use super::{ChosenDatabase, Directory, ServedDatabase};
 use crate::access::{AccessTarget, Item, Privilege, Subject, Verdict};
 use crate::budget::{LimitExceeded, RequestLimit};
-use crate::change::prepare::{PreparedChange, refuse};
+use crate::change::prepare::PreparedChange;
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
 use crate::failure::Failure;
@@ -107,8 +107,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
             lookup.shown.clone_from(&settings.root_dn_text);
             lookup.secrets.extend(settings.root_password.clone());
         }
-        self.add_entry_secrets(subject, is_root, &mut lookup)
-            .map_err(|fault| refuse(fault.code(), format!("internal error: {fault}")))?;
+        self.add_entry_secrets(subject, is_root, &mut lookup).map_err(|fault| fault.to_result())?;
         if settings.overlays.want(Interests::PASSWORD_KEY) {
             lookup.key = self.key_behind(&lookup).map_err(Failure::into_result)?;
         }

@@ -10,7 +10,7 @@ use super::{ChosenDatabase, Directory, DnLocation, Frontend, ServedDatabase};
 use crate::access::Subject;
 use crate::budget::RequestLimit;
 use crate::change::Counts;
-use crate::change::prepare::{self, ChangeKind, Latitude, PreparedChange, refuse};
+use crate::change::prepare::{self, ChangeKind, Latitude, PreparedChange};
 use crate::controls::{ReadAttributes, RequestControls};
 use crate::database::DatabaseSettings;
 use crate::overlay::PasswordWork;
@@ -85,7 +85,7 @@ fn check_read_attributes(schema: &Schema, read: &ReadAttributes) -> Result<(), L
     let known = |name: &str| ["*", "+", "1.1"].contains(&name) || name.starts_with('@');
     for name in read.attributes.iter().filter(|name| read.critical && !known(name)) {
         if let Err(error) = schema.describe(name) {
-            return Err(refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()));
+            return Err(LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()));
         }
     }
     Ok(())
@@ -160,17 +160,17 @@ impl<S: Store> Directory<S> {
 impl Frontend {
     /// What is answered to a change of what no database holds.
     fn unknown(&self, target: &str) -> LdapResult {
-        let otherwise = refuse(ResultCode::UNWILLING_TO_PERFORM, "no global superior knowledge");
+        let otherwise = LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "no global superior knowledge");
         self.elsewhere(target, None, otherwise)
     }
 }
 
 fn several_databases() -> LdapResult {
-    refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "transaction affects multiple databases")
+    LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, "transaction affects multiple databases")
 }
 
 fn no_operation() -> LdapResult {
-    refuse(ResultCode::PROTOCOL_ERROR, "no operation in the transaction")
+    LdapResult::with(ResultCode::PROTOCOL_ERROR, "no operation in the transaction")
 }
 
 /// Whether this is a shadow, and a change of it comes from its `updatedn`.
@@ -260,12 +260,12 @@ impl<S: Store> ChosenDatabase<'_, S> {
             }
         }
         if settings.read_only && !is_import {
-            return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
         }
         if let PreparedChange::ModifyDn(rename) = &operation
             && location_of(&rename.target()) != DnLocation::Here
         {
-            return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
+            return Err(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
         }
         if settings.provider.is_some()
             && let PreparedChange::Modify { mods, .. } = &operation
@@ -296,7 +296,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
     fn shadow_refusal(self, update: &[String], target: &str) -> LdapResult {
         let urls = if update.is_empty() { &self.frontend.referrals } else { update };
         if urls.is_empty() {
-            return refuse(ResultCode::UNWILLING_TO_PERFORM, "shadow context; no update referral");
+            return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "shadow context; no update referral");
         }
         let referrals = referral::rewrite(&self.frontend.schema, urls, None, Some(target), None);
         LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) }

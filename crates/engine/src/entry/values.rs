@@ -32,7 +32,7 @@ pub(crate) fn member_key_of_normal_into(out: &mut Vec<u8>, normal: &[u8]) {
 }
 
 /// The equality index key of a member.
-pub fn index_key_of_member(number: AttributeNumber, member: &[u8]) -> Vec<u8> {
+pub(crate) fn index_key_of_member(number: AttributeNumber, member: &[u8]) -> Vec<u8> {
     let mut out = number.0.to_be_bytes().to_vec();
     out.push(KeyKind::Equality as u8);
     out.extend_from_slice(member);
@@ -40,7 +40,7 @@ pub fn index_key_of_member(number: AttributeNumber, member: &[u8]) -> Vec<u8> {
 }
 
 /// The key in the table `values`; with an empty member, what all keys of the set begin with.
-pub fn set_key(entry: EntryId, number: AttributeNumber, member: &[u8]) -> Vec<u8> {
+pub(crate) fn set_key(entry: EntryId, number: AttributeNumber, member: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(12 + member.len());
     out.extend_from_slice(&entry.to_bytes());
     out.extend_from_slice(&number.0.to_be_bytes());
@@ -49,7 +49,7 @@ pub fn set_key(entry: EntryId, number: AttributeNumber, member: &[u8]) -> Vec<u8
 }
 
 /// The key in the table `blobs`.
-pub fn blob_key(entry: EntryId, digest: &[u8; DIGEST_LENGTH]) -> [u8; 8 + DIGEST_LENGTH] {
+pub(crate) fn blob_key(entry: EntryId, digest: &[u8; DIGEST_LENGTH]) -> [u8; 8 + DIGEST_LENGTH] {
     let mut out = [0; 8 + DIGEST_LENGTH];
     let (head, tail) = out.split_at_mut(8);
     head.copy_from_slice(&entry.to_bytes());
@@ -96,7 +96,7 @@ pub fn visit(
 }
 
 /// Calls `visit` with a long value.
-pub fn with_blob<T>(
+pub(crate) fn with_blob<T>(
     snapshot: &impl Snapshot,
     entry: EntryId,
     digest: &[u8; DIGEST_LENGTH],

@@ -125,7 +125,7 @@ pub(crate) fn patch_changes<S: Snapshot>(
 }
 
 /// All keys of a stored entry: what the index must hold for it.
-pub fn stored_keys<S: Snapshot>(
+pub(crate) fn stored_keys<S: Snapshot>(
     schema: &Schema,
     catalog: &Catalog,
     entry: &EntryReader<'_, S>,
@@ -140,7 +140,7 @@ pub fn stored_keys<S: Snapshot>(
 }
 
 /// The keys of one stored attribute, of the given kinds, ascending.
-pub fn stored_attribute_keys<S: Snapshot>(
+pub(crate) fn stored_attribute_keys<S: Snapshot>(
     schema: &Schema,
     row: &CatalogRow,
     kinds: Kinds,
@@ -153,7 +153,7 @@ pub fn stored_attribute_keys<S: Snapshot>(
 }
 
 /// Gives `sink` each key of one stored attribute; a key that several values share comes several times.
-pub fn visit_stored_keys<S: Snapshot>(
+pub(crate) fn visit_stored_keys<S: Snapshot>(
     schema: &Schema,
     row: &CatalogRow,
     kinds: Kinds,
@@ -191,7 +191,7 @@ impl<F: FnMut(KeyKind, &[u8])> KeySink for F {
 
 /// Gives `sink` the kind and the normalized value of each key of an attribute of a new entry; a key that several
 /// values share comes several times.
-pub fn visit_attribute_keys(
+pub(crate) fn visit_attribute_keys(
     schema: &Schema,
     row: &CatalogRow,
     attribute: &EntryAttribute,

@@ -21,12 +21,12 @@ use crate::fault::Fault;
 use crate::tables::{INDEX, PENDING};
 
 /// Rows at which a cycle begins. A search by substrings reads all rows that stand.
-pub const ROWS_BEFORE_MERGE: usize = 2_048;
+pub(crate) const ROWS_BEFORE_MERGE: usize = 2_048;
 /// Keys brought in with a group of changes, about 5 ms of work. A group adds to it what it left pending itself, twice:
 /// so a cycle ends before as many rows stand again.
-pub const SLICE_KEYS: usize = 4_096;
+pub(crate) const SLICE_KEYS: usize = 4_096;
 /// Keys merged at once while there is no other work.
-pub const IDLE_SLICE_KEYS: usize = 4 * SLICE_KEYS;
+pub(crate) const IDLE_SLICE_KEYS: usize = 4 * SLICE_KEYS;
 
 /// Rows that a cycle takes at most: what bounds its memory.
 const CYCLE_ROWS_MAX: usize = 8 * ROWS_BEFORE_MERGE;

@@ -21,7 +21,7 @@ use crate::key::HEAD_LENGTH;
 use crate::tables::{INDEX, META, PENDING};
 
 /// Most keys of a row; what is beyond goes into the index at once.
-pub const ROW_KEYS_MAX: usize = 2_048;
+pub(crate) const ROW_KEYS_MAX: usize = 2_048;
 
 /// Room for most rows.
 const USUAL_BYTES: usize = 512;

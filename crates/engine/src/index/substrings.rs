@@ -5,7 +5,7 @@
 //! verified. They come into the index late ([`super::pending`]).
 
 /// Bytes of a value that its head and tail keys hold.
-pub const EDGE_LENGTH: usize = 16;
+pub(crate) const EDGE_LENGTH: usize = 16;
 /// Length of a gram in bytes: a shorter piece cannot use the index.
 pub const GRAM_LENGTH: usize = 3;
 
@@ -31,7 +31,7 @@ pub fn grams(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The grams that together cover a piece, and no more: a step of [`GRAM_LENGTH`], and the last.
-pub fn covering_grams(piece: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn covering_grams(piece: &[u8]) -> impl Iterator<Item = &[u8]> {
     let last = piece.len().checked_sub(GRAM_LENGTH);
     let chunks = piece.chunks_exact(GRAM_LENGTH);
     let rest = last.filter(|_| !chunks.remainder().is_empty()).and_then(|at| piece.get(at..));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn edges() {
+    fn both_edges_of_a_value_are_cut_at_their_length() {
         for (value, first, last) in [
             ("", "", ""),
             ("abc", "abc", "cba"),

@@ -17,7 +17,7 @@ use crate::filter::{Assertion, Filter};
 /// Shapes of searches without an index that a thread remembers. A new one takes the place of the one seen least.
 pub const SHAPES_MAX: usize = 128;
 /// Bytes of a shape's filter, and of its base; longer ones are counted under [`LONG`].
-pub const SHAPE_BYTES_MAX: usize = 512;
+pub(crate) const SHAPE_BYTES_MAX: usize = 512;
 /// What stands for a filter or a base that is longer.
 pub const LONG: &str = "...";
 /// Databases that a thread remembers; more than one process serves.

@@ -173,7 +173,7 @@ impl ComputedAttribute {
     }
 
     /// Who computes it.
-    pub fn computed_by(&self) -> Option<&dyn ComputedAttributes> {
+    pub(crate) fn computed_by(&self) -> Option<&dyn ComputedAttributes> {
         self.overlay.computed()
     }
 

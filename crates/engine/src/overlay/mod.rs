@@ -64,13 +64,13 @@ pub use interests::{Interests, Overlays};
 pub use password_work::{PasswordWork, Purpose};
 
 /// Most changes that overlays may add to one change, directly or through each other.
-pub const DERIVED_LIMIT: usize = 10_000;
+pub(crate) const DERIVED_LIMIT: usize = 10_000;
 
 /// Most changes that may [follow](FollowUp) from one change. All of them are in one commit.
-pub const CONSEQUENCE_LIMIT: usize = 250_000;
+pub(crate) const CONSEQUENCE_LIMIT: usize = 250_000;
 
 /// Most changes that may follow one from the other: two overlays could answer each other without end.
-pub const FOLLOWING_LIMIT: usize = 100;
+pub(crate) const FOLLOWING_LIMIT: usize = 100;
 
 /// The overlay of one database. Each hook has a method, which does nothing by default and is called only if it is in
 /// [`Self::interests`].

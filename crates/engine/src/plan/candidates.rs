@@ -92,7 +92,7 @@ impl IdSet {
     }
 
     /// Appends up to `limit` ids after `last` to `out`, ascending. Not for [`IdSet::Everything`].
-    pub fn read_after(&self, last: EntryId, limit: usize, out: &mut impl Extend<EntryId>) {
+    pub(crate) fn read_after(&self, last: EntryId, limit: usize, out: &mut impl Extend<EntryId>) {
         match self {
             Self::Everything => {}
             Self::List(list) => {
@@ -108,7 +108,7 @@ impl IdSet {
         }
     }
 
-    pub fn into_treemap(self) -> Option<RoaringTreemap> {
+    pub(crate) fn into_treemap(self) -> Option<RoaringTreemap> {
         match self {
             Self::Everything => None,
             Self::List(list) => Some(list.into_iter().collect()),
@@ -136,7 +136,7 @@ impl IdSet {
 }
 
 /// Ids kept as a plain list: more are kept in a compressed set.
-pub const LIST_LIMIT: usize = 4096;
+pub(crate) const LIST_LIMIT: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn unions() {
+    fn a_union_has_the_ids_of_both() {
         let list = |ids: &[u64]| IdSet::List(ids.to_vec());
         let big = IdSet::Set((0..10_000).collect());
         for (a, b, expected) in [

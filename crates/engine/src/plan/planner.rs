@@ -100,7 +100,7 @@ impl Plan {
     ///
     /// # Errors
     /// An index that cannot be read.
-    pub fn with_computed<S: Snapshot>(
+    pub(crate) fn with_computed<S: Snapshot>(
         snapshot: &S,
         catalog: &Catalog,
         filter: &Filter,
@@ -110,7 +110,7 @@ impl Plan {
     }
 
     /// The ids of one key, for entries that are looked for beside the filter.
-    pub fn of_key<S: Snapshot>(snapshot: &S, key: Vec<u8>) -> Result<Self, Fault> {
+    pub(crate) fn of_key<S: Snapshot>(snapshot: &S, key: Vec<u8>) -> Result<Self, Fault> {
         let mut ids = Vec::new();
         let estimate = snapshot.posting_head(INDEX, &key, ENOUGH, &mut ids)?;
         Ok(Self::new(Node::Key(key, ids), estimate, Exactness::Exact))
@@ -193,7 +193,7 @@ impl Plan {
     }
 
     /// As [`Self::read`], of a plan that is not needed any more.
-    pub fn into_candidates<S: Snapshot>(self, snapshot: &S) -> Result<Candidates, Fault> {
+    pub(crate) fn into_candidates<S: Snapshot>(self, snapshot: &S) -> Result<Candidates, Fault> {
         let (exactness, proved) = (self.exactness, self.proof.of_whole(Exactness::Exact));
         match self.node {
             Node::Key(_, ids) if !ids.is_empty() => {

@@ -19,7 +19,7 @@ fn directory() -> String {
 }
 
 #[test]
-fn plans() {
+fn a_plan_says_what_it_reads_and_what_is_to_verify() {
     let lines = [("cn", "eq,sub"), ("title", "pres,eq"), ("sn", "eq")];
     let fixture = Fixture::memory(&lines, &directory());
     let snapshot = fixture.database.store().snapshot().unwrap();

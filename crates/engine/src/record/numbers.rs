@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints() {
+    fn varints_come_back_and_take_their_length() {
         for number in [0, 1, 127, 128, 300, 16383, 16384, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
             put_varint(&mut out, number);

@@ -101,7 +101,7 @@ impl RecordWriter {
     }
 
     /// An attribute whose `count` values live in the table `values`.
-    pub fn large_attribute(&mut self, number: AttributeNumber, count: u64) {
+    pub(crate) fn large_attribute(&mut self, number: AttributeNumber, count: u64) {
         self.head(number, Form::Large, count, 0);
         self.outside = true;
     }

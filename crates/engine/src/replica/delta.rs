@@ -9,7 +9,7 @@ use super::apply::Applier;
 use super::prepare::{Delta, DeltaChange, Put, modifications_of, names};
 use super::steps::{self, LocalEntry};
 use super::{ApplyOutcome, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
-use crate::change::prepare::{Change, ChangeKind, RequiredAccess, naming_changes, refuse};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess, naming_changes};
 use crate::csn::Csn;
 use crate::entry::{Entry, EntrySource, split_rdn};
 use crate::failure::Failure;
@@ -29,7 +29,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         self.follow(&delta.csn);
         if self.settles_values() {
             let text = "the conflict mode here is `value`: what an access log tells cannot be merged";
-            return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text).into());
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
         }
         if self.rules.drop_covered && self.is_covered(&delta.csn) {
             return Ok(ApplyOutcome::Older);
@@ -83,7 +83,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             _ => {
                 let text = format!("\"{}\" is not here", delta.dn.as_str());
-                Err(refuse(ResultCode::NO_SUCH_OBJECT, text).into())
+                Err(LdapResult::with(ResultCode::NO_SUCH_OBJECT, text).into())
             }
         }
     }
@@ -312,7 +312,7 @@ fn changed<V: Snapshot>(
     let entry = difference::changed(op, current, pretty_dn, changes)?;
     if entry.values(op.context.known.object_class).is_empty() {
         let text = format!("\"{}\": no objectClass attribute", entry.dn);
-        return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text).into());
+        return Err(LdapResult::with(ResultCode::OBJECT_CLASS_VIOLATION, text).into());
     }
     Ok(entry)
 }

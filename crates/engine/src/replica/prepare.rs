@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::state::is_computed;
 use super::value::{EntryState, Received, counted};
 use super::{EntryPlace, ReplicaRules, ReplicatedChange};
-use crate::change::prepare::{Change, ChangeKind, RequiredAccess, check_change, refuse};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess, check_change};
 use crate::change::values::with_value;
 use crate::csn::Csn;
 use crate::database::Suffix;
@@ -152,7 +152,7 @@ fn is_glue(attributes: &[AttributeValues]) -> bool {
 
 /// The normal form of a DN, and the pretty one.
 pub(super) fn names(schema: &Schema, text: &str) -> Result<(NormalDn, String), LdapResult> {
-    let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, format!("\"{text}\": invalid DN"));
+    let invalid = || LdapResult::with(ResultCode::INVALID_DN_SYNTAX, format!("\"{text}\": invalid DN"));
     let dn = Dn::parse(text).map_err(|_| invalid())?;
     let normal = schema.normalize_dn(&dn).map_err(|_| invalid())?;
     Ok((normal, schema.pretty_dn(&dn).map_err(|_| invalid())?))
@@ -188,7 +188,7 @@ fn put(
     let modifier = value(known.modifiers_name).unwrap_or_default().to_owned();
     if !all.iter().any(|change| change.description.attribute == known.object_class) {
         let text = format!("\"{pretty_dn}\": no objectClass attribute");
-        return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text));
+        return Err(LdapResult::with(ResultCode::OBJECT_CLASS_VIOLATION, text));
     }
     Ok(Put::new(uuid, (dn, pretty_dn), csn, modifier, all))
 }
@@ -250,7 +250,7 @@ fn delta(
             let stated = stated.and_then(|a| Uuid::try_parse_ascii(a.values.first()?).ok());
             let Some(uuid) = uuid.or(stated) else {
                 let text = format!("\"{dn}\": added without entryUUID");
-                return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+                return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text));
             };
             if rules.multi_provider && is_glue(&attributes) {
                 return Ok(Ready::Nothing);
@@ -266,7 +266,7 @@ fn delta(
         // As a slapd lets a manager do: who asks for the entries receives another entry in this one's place.
         LoggedChange::Modify(mods) if gives_another_uuid(&mods, uuid) => {
             let text = format!("\"{dn}\" has another entryUUID now");
-            return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+            return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text));
         }
         LoggedChange::Modify(mods) => DeltaChange::Modify(modifications(mods)?),
         LoggedChange::Delete => DeltaChange::Delete,

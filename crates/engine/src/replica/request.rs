@@ -186,7 +186,7 @@ impl AttributeShare {
     }
 
     /// Whether it names what is replicated (`attrs`): an entry may come without the attributes of its name.
-    pub fn is_selection(&self) -> bool {
+    pub(crate) fn is_selection(&self) -> bool {
         self.only.is_some()
     }
 

@@ -1,6 +1,6 @@
 //! Names that two servers changed at once: superiors that were renamed, entries moved below each other.
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::{Snapshot, Store};
 
@@ -9,7 +9,6 @@ use super::prepare::Put;
 use super::state;
 use super::state::Former;
 use super::steps::{self, LocalEntry, TreePosition};
-use crate::change::prepare::refuse;
 use crate::entry::EntryId;
 use crate::failure::Failure;
 use crate::tree;
@@ -121,7 +120,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         self.step(|op| {
             if tree::has_children(op.snapshot(), glue)? {
                 let text = "the name of a replicated entry cannot be cleared";
-                return Err(refuse(ResultCode::OTHER, text).into());
+                return Err(LdapResult::with(ResultCode::OTHER, text).into());
             }
             steps::remove_glue(op, glue)
         })

@@ -20,7 +20,6 @@ use uuid::Uuid;
 use super::registers::{AttributeState, EntryState, Register};
 use super::rows::{self, decode_head, encode_head, put_csn, put_optional, take, take_csn, take_optional};
 use crate::change::AttributeValues;
-use crate::change::prepare::refuse;
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View};
 use crate::entry::EntryReader;
@@ -165,7 +164,7 @@ impl Received {
             let text = format!(
                 "\"{dn}\": its state cannot be read: is the provider of another version, or its schema?"
             );
-            return Err(refuse(ResultCode::OTHER, text));
+            return Err(LdapResult::with(ResultCode::OTHER, text));
         };
         match received.check_whole(&counted()) {
             Ok(()) => Ok(Some(Box::new(received.state))),
@@ -173,7 +172,7 @@ impl Received {
                 let text = format!(
                     "\"{dn}\": the provider does not show all values of {attribute}: check its access rules"
                 );
-                Err(refuse(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text))
+                Err(LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text))
             }
         }
     }

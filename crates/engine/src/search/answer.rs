@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 use crate::tree;
 
 /// The name of the subschema subentry, the same for every entry.
-pub const SUBSCHEMA_DN: &str = "cn=Subschema";
+pub(crate) const SUBSCHEMA_DN: &str = "cn=Subschema";
 
 /// What it costs to ask the access rules about one value.
 const RIGHTS_STEPS: u64 = 8;
@@ -442,7 +442,7 @@ impl OverlayValues<'_> {
 }
 
 /// The values of a computed attribute.
-pub fn computed_values<N: Snapshot>(
+pub(crate) fn computed_values<N: Snapshot>(
     seen: &GuardedEntry<'_, N>,
     computed: Computed,
     dn: &str,

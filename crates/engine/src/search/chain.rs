@@ -26,11 +26,11 @@ use crate::filter::{Assertion, Filter, InChain, Test};
 use crate::plan::{IdSet, Plan};
 
 /// Most entries through which chains of one assertion may go; more are adminLimitExceeded.
-pub const CHAIN_LINKS_MAX: usize = 10_000;
+pub(crate) const CHAIN_LINKS_MAX: usize = 10_000;
 /// In-chain assertions of one filter: each is followed by itself, and keeps its links.
-pub const CHAINS_MAX: usize = 64;
+pub(crate) const CHAINS_MAX: usize = 64;
 /// Most entries between the first and the last of a chain; more are adminLimitExceeded.
-pub const CHAIN_DEPTH_MAX: u32 = 100;
+pub(crate) const CHAIN_DEPTH_MAX: u32 = 100;
 /// Ids read at once.
 const CHUNK: usize = 64;
 

@@ -13,7 +13,7 @@ const TAG_LENGTH: usize = 16;
 const FIXED_LENGTH: usize = 1 + 4 + 8;
 
 /// Longest sort key in a cookie; sort keys are cut to it.
-pub const SORT_KEY_LIMIT: usize = 512;
+pub(crate) const SORT_KEY_LIMIT: usize = 512;
 
 /// Where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::fault::Fault;
 use crate::filter::charge;
 
 /// Most values of one entry that are dereferenced; more are adminLimitExceeded.
-pub const DEREFERENCED_MAX: usize = 20_000;
+pub(crate) const DEREFERENCED_MAX: usize = 20_000;
 
 /// What it costs to find the entry that a value names, beside its attributes.
 const ENTRY_STEPS: u64 = 16;

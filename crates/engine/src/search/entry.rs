@@ -137,7 +137,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
     }
 
     /// Notes the normalized DN, where it is known already.
-    pub fn name_is(&self, dn: &NormalDn) {
+    pub(crate) fn name_is(&self, dn: &NormalDn) {
         if !self.gate.read_all || !self.gate.search_all {
             // The caller is the first to set it.
             let _ = self.dn.set(dn.clone());
@@ -169,7 +169,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
     /// Whether a subject that may not search here may be refused with insufficientAccessRights, which tells that the entry exists.
     ///
     /// As in OpenLDAP, the privileges that the rules have collected count even if the list of rules ends without a decision.
-    pub fn discloses_refusal(&self) -> Result<bool, Fault> {
+    pub(crate) fn discloses_refusal(&self) -> Result<bool, Fault> {
         let required = Privilege::Search.required();
         let collected =
             self.gate.policy.collected_for(self.gate.subject, &self.target()?, Item::Entry, required);
@@ -199,7 +199,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
     }
 
     /// Whether the subject has the privilege on the entry's place as a superior.
-    pub fn allows_children(&self, privilege: Privilege) -> Result<bool, Fault> {
+    pub(crate) fn allows_children(&self, privilege: Privilege) -> Result<bool, Fault> {
         self.judged(self.gate.policy.check(self.gate.subject, &self.target()?, Item::Children, privilege))
     }
 
@@ -228,7 +228,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
     }
 
     /// Whether the subject may search every entry for all that the filter names: then how many candidates there are tells nothing hidden.
-    pub fn finds_freely(&self, filter: &Filter) -> bool {
+    pub(crate) fn finds_freely(&self, filter: &Filter) -> bool {
         let Gate { policy, subject, search_all, .. } = self.gate;
         let granted =
             |item: ItemKind<'_>| policy.verdict(subject, None, item, Privilege::Search) == Verdict::Granted;
@@ -297,7 +297,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
     }
 
     /// Calls `visit` with each value of exactly this description that may be read, until it answers false.
-    pub fn visit_readable_exact(
+    pub(crate) fn visit_readable_exact(
         &self,
         description: &AttributeDescription,
         visit: &mut dyn FnMut(&[u8]) -> bool,

@@ -75,7 +75,7 @@ impl<'a> Gate<'a> {
 
 impl Gate<'_> {
     /// Whether the subject may search every entry, as far as entries as a whole are concerned.
-    pub fn enters_freely(&self) -> bool {
+    pub(crate) fn enters_freely(&self) -> bool {
         let general = || {
             let decisions = self.decisions.filter(|_| !self.identity)?;
             decisions.general(self.policy.class_of(ItemKind::Entry)?, Privilege::Search)
@@ -93,7 +93,7 @@ impl Gate<'_> {
     }
 
     /// Whether the subject may search for all that the filter names, whatever the entry and value.
-    pub fn searches_freely(&self, schema: &Schema, filter: &Filter) -> bool {
+    pub(crate) fn searches_freely(&self, schema: &Schema, filter: &Filter) -> bool {
         if self.search_all {
             return true;
         }

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn pages() {
+    fn pages_are_limited_each_and_together() {
         let page = |size, page, before| RequestedLimits { size, time: 0, page: Some((page, before)) };
         let plain = Limits::default();
         check(&plain, page(0, 100, 0), Ok((Some(500), Some(3600))));

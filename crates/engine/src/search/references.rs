@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Direction, KeyRange, Snapshot};
 
-use crate::change::prepare::refuse;
 use crate::database::View;
 use crate::entry::record::{Form, ValuesView};
 use crate::entry::{AttributeNumber, EntryId, EntryReader, values};
@@ -243,7 +242,7 @@ impl<V: Snapshot> Search<'_, '_, '_, V> {
 
 fn too_many() -> Failure {
     let text = format!("more than {REFERENCES_LIMIT} references at once");
-    refuse(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into()
+    LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into()
 }
 
 /// Whether a name in normal form is `top` or lies below it.

@@ -114,7 +114,7 @@ fn beyond<N: Snapshot>(
 }
 
 /// The answer about an alias whose entry is not there.
-pub fn target_not_found() -> LdapResult {
+pub(crate) fn target_not_found() -> LdapResult {
     LdapResult::with(ResultCode::ALIAS_PROBLEM, "aliasedObject not found")
 }
 
@@ -159,7 +159,7 @@ fn aliased<N: Snapshot>(alias: &EntryReader<'_, N>) -> Result<Option<NormalDn>, 
 }
 
 /// Whether the index of object classes is complete.
-pub fn knows_classes<N: Snapshot>(view: &View<'_, N>) -> bool {
+pub(crate) fn knows_classes<N: Snapshot>(view: &View<'_, N>) -> bool {
     class_index(view).is_some()
 }
 

@@ -79,7 +79,11 @@ impl Selection {
         self.names_none
     }
 
-    pub fn from_names<'n>(schema: &Schema, catalog: &Catalog, names: impl Iterator<Item = &'n str>) -> Self {
+    pub(crate) fn from_names<'n>(
+        schema: &Schema,
+        catalog: &Catalog,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Self {
         let mut selection = Self::default();
         let mut empty = true;
         let mut classes = Vec::new();

@@ -19,9 +19,9 @@ use crate::database::View;
 use crate::entry::EntryId;
 
 /// Most matches that are sorted; more are adminLimitExceeded.
-pub const SORT_LIMIT: usize = 1_000_000;
+pub(crate) const SORT_LIMIT: usize = 1_000_000;
 /// Bytes that their keys may take together, each counted with what it takes besides; more are adminLimitExceeded.
-pub const SORT_BYTES: usize = 256 << 20;
+pub(crate) const SORT_BYTES: usize = 256 << 20;
 /// What a match takes besides the bytes of its key: a vector and an id.
 const MATCH_BYTES: usize = size_of::<(Vec<u8>, EntryId)>();
 

@@ -22,7 +22,7 @@ use crate::log::CsnVector;
 use crate::replica_state::{ENTRY_PLACE_OID, ENTRY_STATE_OID, state_of};
 
 /// UUIDs in one sync info message.
-pub const UUIDS_AT_ONCE: usize = 256;
+pub(crate) const UUIDS_AT_ONCE: usize = 256;
 /// Superiors that a pass keeps in mind at once.
 const SUPERIORS_MAX: usize = 1 << 16;
 

@@ -550,7 +550,7 @@ impl SearchTask {
 /// The answer to a client whose request met a storage fault; the fault itself is for the log.
 pub fn storage_failure(fault: &Fault) -> LdapResult {
     match fault.code() {
-        ResultCode::OTHER => LdapResult::with(ResultCode::OTHER, "internal error"),
+        ResultCode::OTHER => LdapResult::internal_error(),
         code => LdapResult::with(code, fault.to_string()),
     }
 }

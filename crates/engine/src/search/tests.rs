@@ -111,7 +111,7 @@ fn sliced(search: &Search<'_>, spec: &SearchSpec<'_>) -> Answered {
 }
 
 #[test]
-fn filters() {
+fn filters_find_what_matches_with_and_without_indexes() {
     everywhere(|search| {
         for (filter, expected) in [
             ("(uid=ann)", "Ann Smith"),
@@ -475,7 +475,7 @@ fn a_forged_cookie_is_refused() {
 }
 
 #[test]
-fn sorting() {
+fn answers_come_in_the_order_of_the_keys() {
     everywhere(|search| {
         for (keys, expected) in [
             (&[("cn", false)][..], "Ann Smith,Bob Jones,boss,staff,Zoe"),
@@ -508,7 +508,7 @@ fn sorting() {
 }
 
 #[test]
-fn limits() {
+fn a_search_ends_at_its_limits() {
     let mut fixture = Fixture::memory(&[], &many(20));
     let count = |fixture: &Fixture<_>, size_limit| {
         let answered = fixture.search(&SearchSpec { size_limit, slice: 7, ..SearchSpec::default() });

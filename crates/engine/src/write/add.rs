@@ -1,6 +1,6 @@
 //! Add (RFC 4511 section 4.7).
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, MAX_DN_LENGTH, NormalDn};
 use larix_store::Snapshot;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use super::operator::{CurrentEntry, Operator, insufficient};
 use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part, name_structural_class};
 use crate::access::Privilege;
-use crate::change::prepare::{Change, refuse};
+use crate::change::prepare::Change;
 use crate::controls::Import;
 use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
@@ -62,7 +62,7 @@ pub(crate) fn add<V: Snapshot>(
         let is_own = !operator.envelope.replicated && operator.has_index_of_uuids();
         if is_own && operator.entry_with_uuid(&uuid)?.is_some() {
             let text = format!("another entry has the entryUUID {uuid}");
-            return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text).into());
+            return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text).into());
         }
         if context.settings.multi_provider
             && let Some(dead) = replica_state::tombstone(operator.snapshot(), &uuid)?
@@ -138,7 +138,7 @@ impl Parent<'_> {
 fn find_parent<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Result<Parent<'v>, Failure> {
     let resolved = operator.resolve(dn)?;
     if resolved.id.is_some() {
-        return Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "").into());
+        return Err(LdapResult::with(ResultCode::ENTRY_ALREADY_EXISTS, "").into());
     }
     if operator.is_suffix(dn) || (resolved.nearest == EntryId::ROOT && resolved.missing == 1) {
         if !operator.may_change_children(&NormalDn::root(), None, Privilege::Add)? {
@@ -159,10 +159,10 @@ fn find_parent<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Re
     }
     let flags = parent.view()?.flags();
     if flags.has(RecordFlags::SUBENTRY) {
-        return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, "parent is a subentry").into());
+        return Err(LdapResult::with(ResultCode::OBJECT_CLASS_VIOLATION, "parent is a subentry").into());
     }
     if flags.has(RecordFlags::ALIAS) {
-        return Err(refuse(ResultCode::ALIAS_PROBLEM, "parent is an alias").into());
+        return Err(LdapResult::with(ResultCode::ALIAS_PROBLEM, "parent is an alias").into());
     }
     if flags.has(RecordFlags::REFERRAL) {
         return Err(operator.referral(&parent)?.into());
@@ -185,7 +185,7 @@ fn check_name<V: Snapshot>(
         return Ok(());
     }
     let text = format!("the name would be longer than {MAX_DN_LENGTH} bytes");
-    Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text).into())
+    Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into())
 }
 
 /// The requester's rights to the new entry itself.

@@ -9,7 +9,7 @@ use larix_schema::{AttributeDescription, AttributeType, Schema};
 mod together;
 
 use super::values;
-use crate::change::prepare::{Change, ChangeKind, refuse};
+use crate::change::prepare::{Change, ChangeKind};
 use crate::entry::values::member_key_of_normal;
 use crate::entry::{Entry, EntryAttribute, Joined, LargeValues, Members};
 use crate::failure::Failure;
@@ -117,7 +117,7 @@ impl Apply<'_> {
 
     fn refuse(&self, code: ResultCode, operation: &str, text: &str) -> LdapResult {
         let name = self.change.description.to_text(self.schema);
-        refuse(code, format!("modify/{operation}: {name}: {text}"))
+        LdapResult::with(code, format!("modify/{operation}: {name}: {text}"))
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&Vec<u8>, &Vec<u8>)> {
@@ -256,7 +256,7 @@ impl Apply<'_> {
     fn increment(&self, entry: &mut Entry) -> Result<(), Failure> {
         let invalid = |what: &str| {
             let text = format!("modify/increment: invalid syntax of {what}");
-            Failure::from(refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text))
+            Failure::from(LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text))
         };
         let Some(attribute) = entry.attribute_mut(&self.change.description) else {
             if self.permissive {

@@ -1,13 +1,12 @@
 //! Delete (RFC 4511 section 4.8) and the tree delete control.
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 use uuid::Uuid;
 
 use super::operator::{CurrentEntry, LogMark, Operator, insufficient};
 use crate::access::Privilege;
-use crate::change::prepare::refuse;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, encode};
 use crate::failure::Failure;
@@ -36,7 +35,7 @@ pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn)
     } else {
         if tree::has_children(operator.snapshot(), current.id)? {
             let text = "subordinate objects must be deleted first";
-            return Err(refuse(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text).into());
+            return Err(LdapResult::with(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text).into());
         }
         remove(operator, &current, Writing::Changed)?;
     }
@@ -68,7 +67,7 @@ fn delete_tree<V: Snapshot>(operator: &mut Operator<'_, V>, top: EntryId) -> Res
     let ids = tree::subtree(operator.snapshot(), top, TREE_DELETE_LIMIT + 1)?;
     if ids.len() > TREE_DELETE_LIMIT {
         let text = format!("more than {TREE_DELETE_LIMIT} entries to delete at once");
-        return Err(refuse(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
+        return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
     }
     for (position, id) in ids.into_iter().rev().enumerate() {
         let current = operator.current_entry(id)?;

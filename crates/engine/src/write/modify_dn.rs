@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{MAX_DN_LENGTH, NormalDn};
 use larix_store::Snapshot;
 
@@ -15,7 +15,7 @@ use super::entry_state;
 use super::modify;
 use super::operator::{CurrentEntry, Operator, insufficient, logged};
 use crate::access::Privilege;
-use crate::change::prepare::{PreparedModifyDn, refuse};
+use crate::change::prepare::PreparedModifyDn;
 use crate::entry::encode::Placement;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryView};
@@ -28,7 +28,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
     rename: &PreparedModifyDn,
 ) -> Result<(), Failure> {
     if operator.is_suffix(&rename.dn) {
-        return Err(refuse(ResultCode::NAMING_VIOLATION, "cannot rename suffix entry").into());
+        return Err(LdapResult::with(ResultCode::NAMING_VIOLATION, "cannot rename suffix entry").into());
     }
     let old_parent = check_old_parent(operator, rename)?;
     let current = operator.find(&rename.dn)?;
@@ -115,9 +115,9 @@ pub(super) fn check_old_parent<V: Snapshot>(
 }
 
 /// The answer where the present superior is not there.
-pub(super) fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapResult {
+pub(super) fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> LdapResult {
     match operator.context.default_referrals {
-        [] => larix_proto::LdapResult::new(ResultCode::NO_SUCH_OBJECT),
+        [] => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
         referrals => operator.default_referral(referrals),
     }
 }
@@ -137,7 +137,7 @@ fn new_superior<'v, V: Snapshot>(
     let Some(dn) = rename.new_superior.as_ref().filter(|dn| Some(*dn) != rename.dn.parent().as_ref()) else {
         return Ok(Superior { id: old, new: None });
     };
-    let not_found = || refuse(ResultCode::NO_SUCH_OBJECT, "new superior not found");
+    let not_found = || LdapResult::with(ResultCode::NO_SUCH_OBJECT, "new superior not found");
     if dn.is_within(&rename.dn) {
         return Err(not_found().into());
     }
@@ -157,10 +157,10 @@ fn new_superior<'v, V: Snapshot>(
     let Some(superior) = superior else { return Ok(Superior { id: EntryId::ROOT, new: None }) };
     let flags = superior.view()?.flags();
     if flags.has(RecordFlags::ALIAS) {
-        return Err(refuse(ResultCode::ALIAS_PROBLEM, "new superior is an alias").into());
+        return Err(LdapResult::with(ResultCode::ALIAS_PROBLEM, "new superior is an alias").into());
     }
     if flags.has(RecordFlags::REFERRAL) {
-        return Err(refuse(ResultCode::OTHER, "new superior is a referral").into());
+        return Err(LdapResult::with(ResultCode::OTHER, "new superior is a referral").into());
     }
     Ok(Superior { id: superior.id, new: Some(superior) })
 }
@@ -188,7 +188,7 @@ fn check_names_below<V: Snapshot>(
         false => {
             let text =
                 format!("the new name, or that of a subordinate, would be longer than {MAX_DN_LENGTH} bytes");
-            Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text).into())
+            Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into())
         }
     }
 }
@@ -200,7 +200,7 @@ fn check_free<V: Snapshot>(
     id: EntryId,
 ) -> Result<(), Failure> {
     match operator.resolve(&rename.target())?.id {
-        Some(other) if other != id => Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "").into()),
+        Some(other) if other != id => Err(LdapResult::with(ResultCode::ENTRY_ALREADY_EXISTS, "").into()),
         _ => Ok(()),
     }
 }

@@ -106,6 +106,6 @@ pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &S
 }
 
 /// Gives [those changes](modification_changes) their equality keys: their values are normal.
-pub fn key_changes(changes: &mut [Change]) {
+pub(crate) fn key_changes(changes: &mut [Change]) {
     changes.iter_mut().for_each(|change| change.keys.clone_from(&change.values));
 }

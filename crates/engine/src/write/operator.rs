@@ -16,7 +16,7 @@ use super::schema_check::CheckMode;
 use super::values;
 use crate::access::Subject;
 use crate::catalog::CatalogEdit;
-use crate::change::prepare::{Change, ChangeKind, refuse};
+use crate::change::prepare::{Change, ChangeKind};
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, DatabaseState, View};
@@ -532,7 +532,9 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     /// busy while the index of entryUUID is not complete.
     pub(crate) fn entry_with_uuid(&self, uuid: &Uuid) -> Result<Option<EntryId>, Failure> {
         if !self.has_index_of_uuids() {
-            return Err(refuse(ResultCode::BUSY, "the index of entryUUID is not complete yet").into());
+            return Err(
+                LdapResult::with(ResultCode::BUSY, "the index of entryUUID is not complete yet").into()
+            );
         }
         let description = AttributeDescription::plain(self.context.known.entry_uuid);
         let Some(number) = self.catalog.catalog().number(&description) else { return Ok(None) };
@@ -648,7 +650,7 @@ impl<V: Snapshot> StoredSets<'_, V> {
 const JOINED: u64 = 4;
 
 pub(crate) fn insufficient(text: &str) -> LdapResult {
-    refuse(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
+    LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
 }
 
 /// Modifications as they stand in the log.

@@ -2,7 +2,7 @@
 //!
 //! **They raise the contextCSN only where they set it**: a CSN of this server would run ahead of the provider's.
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
@@ -10,7 +10,7 @@ use super::known::KnownSchema;
 use super::operator::Operator;
 use super::schema_check::CheckMode;
 use super::task::Task;
-use crate::change::prepare::{Change, ChangeKind, PreparedChange, refuse};
+use crate::change::prepare::{Change, ChangeKind, PreparedChange};
 use crate::csn::Csn;
 use crate::failure::Failure;
 use crate::log;
@@ -52,13 +52,13 @@ pub(crate) fn raise_contexts<V: Snapshot>(
     }
     if !operator.is_suffix(dn) {
         let text = "contextCSN: only the entry of a suffix has it";
-        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text).into());
+        return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text).into());
     }
     let covered = log::context_csns(operator.snapshot())?;
     for value in values(mods, operator.context.known) {
         let Some(csn) = csn(value) else {
             let text = format!("contextCSN: `{}` is no CSN", String::from_utf8_lossy(value));
-            return Err(refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text).into());
+            return Err(LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text).into());
         };
         let before = covered.iter().find(|known| known.server_id == csn.server_id);
         if before.is_none_or(|before| *before < csn) {

@@ -101,7 +101,7 @@ pub(crate) fn check_part(schema: &Schema, entry: &Entry) -> Result<(), LdapResul
 
 fn several_values(schema: &Schema, attribute: &EntryAttribute) -> LdapResult {
     let text = format!("attribute '{}' cannot have multiple values", attribute.description.to_text(schema));
-    violation(ResultCode::CONSTRAINT_VIOLATION, text)
+    LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text)
 }
 
 /// Notes the structural class of an entry that is not checked otherwise: the server cannot do without it.
@@ -119,12 +119,8 @@ pub(crate) fn renew_structural_class(schema: &Schema, known: &KnownSchema, entry
     }
 }
 
-fn violation(code: ResultCode, text: String) -> LdapResult {
-    LdapResult::with(code, text)
-}
-
 fn class_violation(text: String) -> LdapResult {
-    violation(ResultCode::OBJECT_CLASS_VIOLATION, text)
+    LdapResult::with(ResultCode::OBJECT_CLASS_VIOLATION, text)
 }
 
 /// What kind of entry the classes make it, for the checks that come before the classes themselves are checked.
@@ -268,7 +264,7 @@ fn settle_structural_class<'s>(
     checked: &CheckedClasses<'s, '_>,
     mode: CheckMode,
 ) -> Result<&'s ObjectClass, LdapResult> {
-    let other = |text: String| violation(ResultCode::OTHER, text);
+    let other = |text: String| LdapResult::with(ResultCode::OTHER, text);
     let recorded = match entry.values(known.structural_object_class) {
         [] if mode.add => checked.structural,
         [] => return Err(other("no structuralObjectClass operational attribute".to_owned())),
@@ -292,7 +288,7 @@ fn settle_structural_class<'s>(
             entry.values(known.structural_object_class).first().map_or_else(String::new, |v| lossy(v)),
             checked.structural.name()
         );
-        return Err(violation(ResultCode::OBJECT_CLASS_MODS_PROHIBITED, text));
+        return Err(LdapResult::with(ResultCode::OBJECT_CLASS_MODS_PROHIBITED, text));
     }
     Ok(checked.structural)
 }
@@ -323,18 +319,19 @@ fn check_naming(
         return Ok(());
     }
     let rdn = entry.rdn().to_owned();
-    let unrecognized =
-        || violation(ResultCode::INVALID_DN_SYNTAX, "unrecognized attribute type(s) in RDN".to_owned());
+    let unrecognized = || {
+        LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "unrecognized attribute type(s) in RDN".to_owned())
+    };
     let rdn = Rdn::parse(&rdn).map_err(|_| unrecognized())?;
     for ava in rdn.avas() {
-        let naming = |text: String| violation(ResultCode::NAMING_VIOLATION, text);
+        let naming = |text: String| LdapResult::with(ResultCode::NAMING_VIOLATION, text);
         if ava.hex {
             let text = format!("value of naming attribute '{}' in unsupported BER form", ava.attribute);
             return Err(naming(text).into());
         }
-        let description = schema
-            .describe(ava.attribute)
-            .map_err(|error| violation(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{error} (in RDN)")))?;
+        let description = schema.describe(ava.attribute).map_err(|error| {
+            LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{error} (in RDN)"))
+        })?;
         let kind = schema.attribute(description.attribute);
         if let Some(fault) = unfit_for_naming(kind, mode) {
             return Err(naming(format!("naming attribute '{}' {fault}", ava.attribute)).into());

@@ -180,7 +180,7 @@ mod tests {
     use crate::tables::TABLES;
 
     #[test]
-    fn doublings() {
+    fn training_comes_with_each_doubling() {
         for (last, next) in [(0, 2_048), (2_047, 2_048), (2_048, 4_096), (200_000, 262_144)] {
             assert_eq!(next_after(last, 0), next, "{last}");
         }

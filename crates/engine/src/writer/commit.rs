@@ -109,7 +109,7 @@ impl<S: Store> Core<S> {
             Ok(attempted) => attempted.err().map(GroupError::into_result),
             Err(_) => {
                 self.doubtful = true;
-                Some(LdapResult::with(ResultCode::OTHER, "internal error"))
+                Some(LdapResult::internal_error())
             }
         };
         if failed.is_some() && !self.doubtful {

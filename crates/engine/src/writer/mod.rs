@@ -45,12 +45,12 @@ use queue::{Queue, WaitOutcome};
 /// Most changes that wait for the writer. Others are answered busy.
 pub const QUEUE_LIMIT: usize = 65_536;
 /// Most changes in one commit.
-pub const GROUP_LIMIT: usize = 4_096;
+pub(crate) const GROUP_LIMIT: usize = 4_096;
 /// Bytes of changed records and postings above which a commit takes no further change.
 pub const GROUP_BYTES: usize = 64 << 20;
 /// The same for a store that other machines serve. etcd refuses more than 64 MB at once, which includes keys and postings that are not
 /// counted here, and all changes of the group fail then.
-pub const SHARED_GROUP_BYTES: usize = 16 << 20;
+pub(crate) const SHARED_GROUP_BYTES: usize = 16 << 20;
 
 const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
 

@@ -131,7 +131,7 @@ fn check_modify(changes: &str, expected: &str, after: &str) {
 }
 
 #[test]
-fn modifications() {
+fn modifications_apply_in_order_or_not_at_all() {
     let same = "cn: Bo|sn: Bo|";
     check_modify("add: mail\nmail: a\nmail: b\n-", "0", "cn: Bo|sn: Bo|mail: a|mail: b|");
     check_modify("add: sn\nsn: b\n-\ndelete: sn\nsn: BO\n-", "0", "cn: Bo|sn: b|");
@@ -197,7 +197,7 @@ fn modifications() {
 }
 
 #[test]
-fn increments() {
+fn increments_add_to_integers() {
     let fixture = tree();
     let dn = "uid=u,ou=People,dc=example,dc=com";
     fixture.apply(&format!(
@@ -219,7 +219,7 @@ fn a_modify_renews_operational_attributes() {
 }
 
 #[test]
-fn deletes() {
+fn only_leaves_are_deleted_without_the_control() {
     let fixture = tree();
     let check = |dn: &str, controls: &str, expected: &str| {
         assert_eq!(fixture.change(&format!("dn: {dn}\n{controls}changetype: delete\n")), expected, "{dn}");
@@ -337,7 +337,7 @@ fn an_add_makes_no_name_that_is_too_long() {
 }
 
 #[test]
-fn renames() {
+fn a_rename_keeps_or_drops_the_old_value() {
     let fixture = tree();
     fixture
         .apply("dn: cn=Bo,ou=People,dc=example,dc=com\nchangetype: modrdn\nnewrdn: CN=BO\ndeleteoldrdn: 1\n");

@@ -47,26 +47,7 @@ impl TestEngine for Database {
     }
 }
 
-over!(
-    Database::start(),
-    keeps_the_contract,
-    handles_keep_the_contract,
-    caches_follow_the_commits_of_others,
-    what_is_wanted_comes_at_once,
-    paths_are_guessed_by_lists,
-    round_trips_are_few,
-    a_transaction_without_changes_says_what_holds,
-    a_session_sees_its_own_and_never_a_mixture,
-    what_is_at_hand_is_of_one_commit,
-    a_bounded_view_asks_when_its_time_is_over,
-    a_transaction_of_before_is_fenced_off,
-    changes_wait_for_one_that_is_about_to_take_over,
-    nodes_hear_of_commits,
-    nodes_say_what_they_are,
-    what_was_written_stays_known,
-    what_threads_write_at_once_stays_known,
-    who_takes_over_again_keeps_the_right,
-);
+over!(Database::start());
 
 fn open(engine: &Engine, database: &str, options: &KvOptions) -> Result<KvStore, OpenError> {
     KvStore::open(&address(engine, database), &TABLES, options)

@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use larix_proto::calendar::days_from_civil;
 use larix_proto::{FilterBuf, Response, Scope, client};
 
 use super::connection::{ask, exchange};
@@ -137,15 +138,9 @@ fn parse_csn(text: &str) -> Option<Newest> {
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
     let (hour, minute, second) = (number(8, 10)?, number(10, 12)?, number(12, 14)?);
     let fraction: f64 = format!("0.{fraction}").parse().ok()?;
-    let seconds = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
+    let days = days_from_civil(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?);
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
     Some((server_id, seconds as f64 + fraction, text.to_owned()))
-}
-
-/// Days from 1970-01-01 in the Gregorian calendar, counting years from March so that the leap day is a year's last.
-const fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468
 }
 
 #[cfg(test)]

@@ -32,7 +32,6 @@ const HEAD_BYTES: usize = 64;
 /// What every server logs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LogLevel {
-    /// Nothing.
     #[default]
     Nothing,
     /// A line for each connection, operation and result, sent to syslog.

@@ -84,7 +84,7 @@ impl Issuer {
         {
             return Ok(None);
         }
-        let failed = |_| (LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new());
+        let failed = |_| (LdapResult::internal_error(), Vec::new());
         let rules = &*self.rules;
         let wanting =
             if requests_keys { self.wanting(next, context, search).map_err(failed)? } else { Vec::new() };

@@ -7,6 +7,7 @@ mod tests;
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
     Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
+    answer_now,
 };
 use larix_engine::overlay::{Descriptor, OverlayDirective};
 use larix_engine::write::{Completion, WriteOutcome};
@@ -71,10 +72,7 @@ impl Interceptor for DenyOperations {
     ) -> PendingAnswer {
         let denied = changes.operations().position(|operation| self.denies(Denied::of(operation)));
         match denied {
-            Some(at) => {
-                done(WriteOutcome { refused: Some(at), ..refused().into() });
-                PendingAnswer::default()
-            }
+            Some(at) => answer_now(done, WriteOutcome { refused: Some(at), ..refused().into() }),
             None => next.update(context, changes, done),
         }
     }

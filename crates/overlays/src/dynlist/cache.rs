@@ -61,7 +61,6 @@ pub(super) struct Members {
     pub(super) groups: Vec<NormalDn>,
 }
 
-/// A group.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) id: EntryId,

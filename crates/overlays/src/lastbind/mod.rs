@@ -17,16 +17,16 @@ use larix_proto::FilterBuf;
 use larix_schema::Schema;
 
 const LAST_SUCCESS: &str = "pwdLastSuccess";
-const AUTHENTICATED: &str = "authTimestamp";
+/// When an account last logged in; the overlay `totp` keeps it, too.
+pub(crate) const AUTH_TIMESTAMP: &str = "authTimestamp";
+pub(crate) const AUTH_TIMESTAMP_DEFINITION: &str = "attributetype ( 1.3.6.1.4.1.453.16.2.188 NAME 'authTimestamp' \
+     EQUALITY generalizedTimeMatch ORDERING generalizedTimeOrderingMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 \
+     SINGLE-VALUE NO-USER-MODIFICATION USAGE dSAOperation )";
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("lastbind", "olcLastBindConfig", build)
     .once()
-    .local(&["authTimestamp"])
-    .schema(
-        "attributetype ( 1.3.6.1.4.1.453.16.2.188 NAME 'authTimestamp' EQUALITY generalizedTimeMatch \
-         ORDERING generalizedTimeOrderingMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE \
-         NO-USER-MODIFICATION USAGE dSAOperation )",
-    )
+    .local(&[AUTH_TIMESTAMP])
+    .schema(AUTH_TIMESTAMP_DEFINITION)
     .directives(&[
         OverlayDirective::whole("lastbind-precision", "olcLastBindPrecision"),
         OverlayDirective::switch("lastbind_forward_updates", "olcLastBindForwardUpdates").default("FALSE"),
@@ -40,7 +40,7 @@ fn build(settings: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn Over
     let forwards = settings.is_on("olcLastBindForwardUpdates");
     Ok(Arc::new(LastBind {
         precision,
-        attribute: AUTHENTICATED,
+        attribute: AUTH_TIMESTAMP,
         forwards,
         forwards_nowhere: forwards && context.forwards == Some(false),
         asserts: false,

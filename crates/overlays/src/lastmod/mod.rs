@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
     Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search,
+    Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, answer_now,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege};
 use larix_engine::entry::split_rdn;
@@ -246,8 +246,7 @@ impl LastModification {
                 // As the database answers who may not write there.
                 let text = "no write access to parent";
                 let refused = LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text);
-                done(WriteOutcome { refused: Some(at), ..refused.into() });
-                PendingAnswer::default()
+                answer_now(done, WriteOutcome { refused: Some(at), ..refused.into() })
             }
             None => next.update(context, changes, done),
         }
@@ -411,11 +410,9 @@ impl Interceptor for LastModification {
             && let WriteOperation::Modify { changes, .. } = &request.operation
         {
             let modified = self.modify(next, context, request, changes);
-            done(modified.map_or_else(|refused| refused, |()| LdapResult::success()).into());
-            return PendingAnswer::default();
+            return answer_now(done, modified.map_or_else(|refused| refused, |()| LdapResult::success()));
         }
-        done(WriteOutcome { refused: Some(at), ..self.refused().into() });
-        PendingAnswer::default()
+        answer_now(done, WriteOutcome { refused: Some(at), ..self.refused().into() })
     }
 
     fn modify_password(

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
 
 use larix_engine::entry::split_rdn;
-use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::index::IndexConfig;
 use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
@@ -82,19 +82,13 @@ impl Overlay for ReferentialIntegrity {
     }
 
     fn index_notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
-        let attributes = self.settings.attributes.iter();
-        let unindexed: Vec<String> = attributes
-            .filter(|attribute| !index.kinds(schema, attribute).has(Kinds::EQUALITY))
-            .map(|attribute| attribute.to_text(schema))
-            .collect();
-        if unindexed.is_empty() {
-            return Vec::new();
-        }
-        let names = unindexed.join(",");
-        vec![format!(
-            "each delete and each rename looks at every entry: refint_attributes without an equality index; add \
-             `index {names} eq`"
-        )]
+        let note = |names: String| {
+            format!(
+                "each delete and each rename looks at every entry: refint_attributes without an equality index; add \
+                 `index {names} eq`"
+            )
+        };
+        index.lacking_equality(schema, &self.settings.attributes).map(note).into_iter().collect()
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {

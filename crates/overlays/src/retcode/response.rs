@@ -67,12 +67,6 @@ pub(super) struct Planned {
     client: Box<dyn ClientHandle>,
 }
 
-impl fmt::Debug for Planned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Planned").field("response", &self.response).finish_non_exhaustive()
-    }
-}
-
 impl Planned {
     pub(super) fn new(
         response: Response,

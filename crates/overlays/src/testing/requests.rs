@@ -6,7 +6,7 @@ use larix_backend::{
     Alone, Announcement, AnsweredSearch, Backend, Bind, Changes, Client, ClientHandle, Compare, Context,
     Cursor, Done, End, ExtendedAnswer, ExtendedOperation, First, InterceptedBackend, Interceptor, Later,
     PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Stack, StepOutcome, Verdict,
-    slice,
+    answer_now, slice,
 };
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
@@ -63,8 +63,7 @@ impl Backend for Reached {
     }
 
     fn update(&self, _: &Context<'_>, _: Changes, done: Completion) -> PendingAnswer {
-        done(reached().into());
-        PendingAnswer::default()
+        answer_now(done, reached())
     }
 
     fn announce(&self, _: &mut Announcement) {}

@@ -21,15 +21,14 @@ use larix_engine::password;
 use larix_engine::time::Timestamp;
 use larix_schema::Schema;
 
-const LAST_LOGIN: &str = "authTimestamp";
+use crate::lastbind::{AUTH_TIMESTAMP, AUTH_TIMESTAMP_DEFINITION};
+
 const PASSWORD: &str = "userPassword";
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("totp", "olcOverlayConfig", build).once().local(&["authTimestamp"]).schema(
-        "attributetype ( 1.3.6.1.4.1.453.16.2.188 NAME 'authTimestamp' EQUALITY generalizedTimeMatch \
-         ORDERING generalizedTimeOrderingMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE \
-         NO-USER-MODIFICATION USAGE dSAOperation )",
-    );
+pub static DESCRIPTOR: Descriptor = Descriptor::new("totp", "olcOverlayConfig", build)
+    .once()
+    .local(&[AUTH_TIMESTAMP])
+    .schema(AUTH_TIMESTAMP_DEFINITION);
 
 /// The overlay on one database.
 #[derive(Debug, Default)]
@@ -113,12 +112,12 @@ impl Authentication for TimeBasedPasswords {
 /// Keeps that somebody logs in now.
 fn login_at(bind: &PendingBind<'_>) -> Result<Change, Failure> {
     let now = bind.now.generalized().into_bytes();
-    Ok(internal_change(bind.schema, ChangeKind::Replace, LAST_LOGIN, vec![now])?)
+    Ok(internal_change(bind.schema, ChangeKind::Replace, AUTH_TIMESTAMP, vec![now])?)
 }
 
 /// When the account last logged in, in seconds since 1970, `Some(None)` if never; `None`: it cannot be told, and no code may be taken.
 fn last_login(schema: &Schema, entry: &Entry) -> Option<Option<i64>> {
-    let attribute = schema.attribute_type(LAST_LOGIN)?.id;
+    let attribute = schema.attribute_type(AUTH_TIMESTAMP)?.id;
     let Some(value) = entry.values(attribute).first() else { return Some(None) };
     let time = Timestamp::parse_generalized(std::str::from_utf8(value).ok()?)?;
     Some(Some(time.seconds()))

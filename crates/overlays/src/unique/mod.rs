@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use larix_engine::Fault;
 use larix_engine::entry::Entry;
-use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::index::IndexConfig;
 use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch, SearchEnd};
 use larix_engine::overlay::{
@@ -101,7 +101,7 @@ impl Unique {
 
     /// Looks at what other servers changed, too.
     #[must_use]
-    pub fn receiving(self, receives: bool) -> Self {
+    pub(crate) fn receiving(self, receives: bool) -> Self {
         Self { receives, ..self }
     }
 
@@ -132,20 +132,13 @@ impl Overlay for Unique {
     }
 
     fn index_notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
-        let unindexed: Vec<String> = self
-            .attributes()
-            .iter()
-            .filter(|attribute| !index.kinds(schema, attribute).has(Kinds::EQUALITY))
-            .map(|attribute| attribute.to_text(schema))
-            .collect();
-        if unindexed.is_empty() {
-            return Vec::new();
-        }
-        let names = unindexed.join(",");
-        vec![format!(
-            "each change of these looks at every entry: unique attributes without an equality index; add \
-             `index {names} eq`"
-        )]
+        let note = |names: String| {
+            format!(
+                "each change of these looks at every entry: unique attributes without an equality index; add \
+                 `index {names} eq`"
+            )
+        };
+        index.lacking_equality(schema, &self.attributes()).map(note).into_iter().collect()
     }
 
     fn violations(

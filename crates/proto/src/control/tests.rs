@@ -116,7 +116,7 @@ fn password_policy() {
 }
 
 #[test]
-fn dereference() {
+fn dereferenced_attributes_are_there_and_back() {
     let ber = b"\x30\x11\x30\x0f\x04\x06member\x30\x05\x04\x03uid";
     let specs = vec![DerefSpec { attribute: "member", attributes: vec!["uid"] }];
     check(ber, &DerefRequest { specs });
@@ -161,7 +161,7 @@ fn flags_have_no_value() {
 }
 
 #[test]
-fn errors() {
+fn errors_of_controls_name_the_part() {
     assert_eq!(error::<PagedResults<'_>>(None), "pagedResultsControl: missing");
     assert_eq!(
         error::<PagedResults<'_>>(Some(b"\x30\x05\x02\x01\xff\x04\x00")),

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn pretty() {
+fn dns_are_written_as_slapdn_does() {
     // What slapdn of OpenLDAP 2.5 gives as "pretty", attribute names and the order of AVAs apart.
     let check = |text: &str, expected: &str| {
         let dn = Dn::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -37,7 +37,7 @@ fn pretty() {
 }
 
 #[test]
-fn errors() {
+fn errors_of_dns_have_a_position() {
     let check = |text: &str, position: usize, fault: DnFault| {
         assert_eq!(Dn::parse(text), Err(DnSyntaxError { position, fault }), "{text}");
     };
@@ -68,7 +68,7 @@ fn errors() {
 }
 
 #[test]
-fn parts() {
+fn a_dn_has_rdns_of_pairs() {
     let dn = Dn::parse("uid=a+ou=\\62,dc=x").expect("a DN");
     assert_eq!(dn.len(), 2);
     let avas: Vec<_> = dn.rdns()[0].avas().iter().map(|ava| (ava.attribute, &ava.value[..])).collect();

@@ -10,7 +10,7 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[test]
-fn results() {
+fn results_are_encoded_as_published() {
     let success = LdapResult::success();
     let id = MessageId(1);
     let done = encoded(|out| result(out, id, ResponseOp::SearchDone, &success, &[]));
@@ -41,7 +41,7 @@ fn results() {
 }
 
 #[test]
-fn entries() {
+fn entries_are_encoded_with_room_for_lengths() {
     let entry = encoded(|out| {
         let mut entry = EntryEncoder::begin(out, MessageId(2), "dc=x");
         entry.attribute("dc", b"\x04\x01x");

@@ -15,7 +15,7 @@ fn check<'a, E: ExtendedValue<'a> + Debug + PartialEq>(ber: Option<&'a [u8]>, va
 }
 
 #[test]
-fn requests() {
+fn extended_requests_are_there_and_back() {
     check(None, &StartTls);
     check(None, &WhoAmI);
     check(None, &StartTransaction);
@@ -53,7 +53,7 @@ fn requests() {
 }
 
 #[test]
-fn responses() {
+fn extended_responses_are_there_and_back() {
     let generated = PasswordModifyResponse { generated: Some(b"secret") };
     assert_eq!(generated.encode().as_deref(), Some(&b"\x30\x08\x80\x06secret"[..]));
     assert_eq!(PasswordModifyResponse::decode(Some(b"\x30\x08\x80\x06secret")), Ok(generated));

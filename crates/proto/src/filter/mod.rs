@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::ber::{self, DecodeError, Reader, Tag};
 
-pub use text::{FilterFault, FilterSyntaxError};
+pub use text::{FilterFault, FilterSyntaxError, escaped};
 
 pub(crate) const AND: Tag = Tag::context_constructed(0);
 pub(crate) const OR: Tag = Tag::context_constructed(1);

@@ -175,7 +175,7 @@ fn ber_errors() {
 }
 
 #[test]
-fn nodes() {
+fn filters_are_read_node_by_node() {
     let filter = FilterBuf::parse("(cn=a*b*c*d)").expect("a filter");
     let FilterNode::Substrings(substrings) = filter.as_filter().node() else { panic!("{filter}") };
     assert_eq!(substrings.attribute, "cn");
@@ -211,4 +211,12 @@ fn values_of_secret_attributes_are_withheld() {
         let filter = FilterBuf::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(filter.as_filter().withholding(&is_secret), expected, "{text}");
     }
+}
+
+#[test]
+fn escaped_values_stand_for_themselves() {
+    assert_eq!(escaped("a*(b)\\\0"), "a\\2a\\28b\\29\\5c\\00");
+    let filter = FilterBuf::parse(&format!("(cn={})", escaped("a*(b)\\\0"))).expect("a filter");
+    let FilterNode::Equality(assertion) = filter.as_filter().node() else { panic!("{filter}") };
+    assert_eq!(assertion.value, b"a*(b)\\\0");
 }

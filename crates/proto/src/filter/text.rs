@@ -324,6 +324,22 @@ fn escape(rest: &mut impl Iterator<Item = (usize, u8)>) -> Option<u8> {
     }
 }
 
+/// A text as an assertion value of a filter has it (RFC 4515 section 3).
+pub fn escaped(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '*' => text.push_str("\\2a"),
+            '(' => text.push_str("\\28"),
+            ')' => text.push_str("\\29"),
+            '\\' => text.push_str("\\5c"),
+            '\0' => text.push_str("\\00"),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
 /// Where the first such byte stands that no backslash precedes.
 fn find_unescaped(text: &str, wanted: impl Fn(u8) -> bool) -> Option<usize> {
     let mut escaped = false;

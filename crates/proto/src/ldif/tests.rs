@@ -215,7 +215,7 @@ impl Files for Fake {
 }
 
 #[test]
-fn files() {
+fn values_and_includes_come_from_files() {
     let check = |text: &str, expected: &[Result<Record, &str>]| {
         let read: Vec<_> = Reader::new(text.as_bytes())
             .with_files(Fake)

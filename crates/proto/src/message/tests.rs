@@ -66,7 +66,7 @@ fn the_texts_of_a_compare_are_each_what_was_sent() {
 }
 
 #[test]
-fn binds() {
+fn binds_are_decoded_by_their_choice() {
     let check = |authentication: &[u8], expected: Authentication<'_>| {
         let mut bind = b"\x02\x01\x03\x04\x00".to_vec();
         bind.extend_from_slice(authentication);

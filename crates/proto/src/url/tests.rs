@@ -41,7 +41,7 @@ fn there_and_back() {
 }
 
 #[test]
-fn parts() {
+fn a_url_has_its_parts() {
     let url = LdapUrl::parse("ldapi://%2Ftmp%2Fs/????x-mod=0777,!Other").expect("a URL");
     assert_eq!((url.host.as_str(), url.effective_port()), ("/tmp/s", None));
     assert_eq!(url.extension("X-Mod").and_then(|extension| extension.value.as_deref()), Some("0777"));
@@ -51,7 +51,7 @@ fn parts() {
 }
 
 #[test]
-fn errors() {
+fn errors_of_urls_name_the_part() {
     let check = |text: &str, expected: UrlError| assert_eq!(LdapUrl::parse(text), Err(expected), "{text}");
     check("", UrlError::Scheme("".into()));
     check("http://x/", UrlError::Scheme("http".into()));

@@ -155,8 +155,7 @@ fn is_of(proxy: &Proxy, url: &LdapUrl) -> bool {
 fn is_same_server(one: &LdapUrl, other: &LdapUrl) -> bool {
     let port = |url: &LdapUrl| match url.scheme {
         UrlScheme::Ldapi => None,
-        UrlScheme::Ldaps => Some(url.effective_port().unwrap_or(636)),
-        _ => Some(url.effective_port().unwrap_or(389)),
+        _ => url.effective_port(),
     };
     let host = |url: &LdapUrl| match (url.scheme, url.host.as_str()) {
         (UrlScheme::Ldap | UrlScheme::Ldaps, "") => "localhost".to_owned(),

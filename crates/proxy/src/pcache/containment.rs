@@ -164,7 +164,7 @@ mod tests {
     use larix_proto::FilterBuf;
 
     #[test]
-    fn filters() {
+    fn a_cached_filter_contains_narrower_ones() {
         let schema = schema();
         let bound = |text: &str| schema.bind_filter(FilterBuf::parse(text).unwrap().as_filter());
         for (cached, requested, expected) in [
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn regions() {
+    fn a_cached_region_contains_narrower_ones() {
         let schema = schema();
         let region = |base: &str, scope| Region {
             base: schema.parse_dn(base).unwrap(),

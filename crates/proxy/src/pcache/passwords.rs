@@ -3,7 +3,6 @@
 //! The cache keeps keyed hashes, in memory alone: a reader of that memory can read the key, too, and passwords as they come.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -28,12 +27,6 @@ pub(super) struct CachedPasswords {
 }
 
 /// Without anything that helps to find a password.
-impl fmt::Debug for CachedPasswords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedPasswords").finish_non_exhaustive()
-    }
-}
-
 impl CachedPasswords {
     pub(super) fn new(secret: [u8; 32]) -> Self {
         Self { secret: Zeroizing::new(secret), passwords: Mutex::default() }

@@ -121,8 +121,7 @@ impl CacheSearch {
         let Some(entry) = self.whole(copies) else { return Ok(()) };
         let Projection { schema, policy, subject, search, .. } = &*self.projection;
         let tree = MemoryTree::empty(schema, policy, subject);
-        let found = search.finds(&tree, dn, &entry);
-        if !found.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))? {
+        if !search.finds(&tree, dn, &entry).map_err(|fault| fault.to_result())? {
             return Ok(());
         }
         if self.size_limit.is_some_and(|limit| self.effort.entries >= u64::from(limit)) {

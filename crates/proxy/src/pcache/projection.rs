@@ -66,7 +66,7 @@ impl Projection {
         let tree = MemoryTree::empty(&self.schema, policy, subject);
         // An entry that may not be read does not count.
         let matched = self.search.finds(&tree, dn, entry);
-        matched.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))
+        matched.map_err(|fault| fault.to_result())
     }
 
     /// Appends the message with what was asked for. What may be read of it is judged in front.

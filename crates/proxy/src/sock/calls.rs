@@ -70,7 +70,7 @@ pub(super) struct FeedEnd(pub(super) Arc<Feed>);
 
 impl Drop for FeedEnd {
     fn drop(&mut self) {
-        self.0.end((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new()));
+        self.0.end((LdapResult::internal_error(), Vec::new()));
     }
 }
 

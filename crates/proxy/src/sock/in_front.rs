@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larix_backend::{
     Behind, Bind, Changes, Compare, Context, Cursor, Done, End, ExtendedAnswer, ExtendedOperation,
     Interceptor, KeptContext, KeptSearch, Later, Next, Operations, PasswordChange, PasswordChangeOutcome,
-    PendingAnswer, Proof, Reply, Search, Verdict, answered_by,
+    PendingAnswer, Proof, Reply, Search, Verdict, answer_now, answered_by,
 };
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
@@ -445,16 +445,12 @@ impl Interceptor for ProgramInFront {
             Changes::One(request, target) => (request, target),
             Changes::Together(_) => {
                 let text = "a program behind a socket is asked about one change at a time (overlay sock)";
-                done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-                return PendingAnswer::default();
+                return answer_now(done, LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
             }
         };
         let text = match self.program.change(context, &request.operation) {
             Ok(text) => text,
-            Err(refused) => {
-                done(refused.into());
-                return PendingAnswer::default();
-            }
+            Err(refused) => return answer_now(done, refused),
         };
         let answer: (Completion, fn(&WriteOutcome) -> &LdapResult) = (done, |outcome| &outcome.result);
         self.ask(context, text, answer, move |next, context, done| {

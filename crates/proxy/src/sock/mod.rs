@@ -17,7 +17,7 @@ use std::sync::Arc;
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, End, ExtendedAnswer,
     ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search,
-    Verdict,
+    Verdict, answer_now,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
@@ -192,17 +192,13 @@ impl Backend for SocketBackend {
             Changes::One(request, _) => request,
             Changes::Together(_) => {
                 let text = "a program behind a socket makes no changes together";
-                done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-                return PendingAnswer::default();
+                return answer_now(done, LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
             }
         };
         let text = heeded(&request.controls).and_then(|()| self.program.change(context, &request.operation));
         let text = match text {
             Ok(text) => text,
-            Err(refused) => {
-                done(refused.into());
-                return PendingAnswer::default();
-            }
+            Err(refused) => return answer_now(done, refused),
         };
         self.ask(context, (text, true), Box::new(move |result| done(WriteOutcome::from(result))))
     }

@@ -42,7 +42,6 @@ impl fmt::Debug for ProgramContext {
     }
 }
 
-/// A program.
 #[derive(Debug)]
 pub(super) struct Program {
     calls: Arc<Calls>,
@@ -209,8 +208,7 @@ impl Program {
             WriteOperation::ModifyDn { new_superior: Some(_), .. } => Privilege::Delete,
             WriteOperation::Modify { .. } | WriteOperation::ModifyDn { .. } => Privilege::Write,
         };
-        let invalid = |_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
-        let dn = self.schema.parse_dn(operation.target()).map_err(invalid)?;
+        let dn = self.schema.parse_dn(operation.target()).map_err(|_| LdapResult::invalid_dn())?;
         self.may(context, &dn, privilege)?;
         // A name that is none could say lines of its own to a program.
         let known = |name: &str| {

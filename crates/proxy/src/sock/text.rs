@@ -116,7 +116,6 @@ impl Text {
     }
 }
 
-/// A search.
 pub(super) fn search(
     header: &RequestHeader<'_>,
     base: &str,
@@ -149,7 +148,6 @@ fn limit(limit: u32) -> String {
     }
 }
 
-/// A change.
 pub(super) fn change(header: &RequestHeader<'_>, operation: &WriteOperation) -> Zeroizing<Vec<u8>> {
     match operation {
         WriteOperation::Add { entry, attributes } => {

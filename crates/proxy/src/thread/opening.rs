@@ -17,7 +17,7 @@ use rustix::event::epoll;
 use rustix::event::epoll::EventFlags;
 use socket2::SockRef;
 
-use super::{CONNECTION_OPERATIONS, CONNECTION_OUTPUT, DEFAULT_SOCKET, Exchange};
+use super::{CONNECTION_OPERATIONS, CONNECTION_OUTPUT, Exchange};
 use crate::connection::{Connection, Stage};
 use crate::job::{Job, Owner, Sorting};
 use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
@@ -106,13 +106,10 @@ impl Exchange {
     fn begin(&mut self, id: u64, target: usize) {
         let Some(url) = self.url(target).cloned() else { return };
         if url.scheme == UrlScheme::Ldapi {
-            let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
-            let begun = begin_unix(path);
-            return self.connecting(id, begun);
+            return self.connecting(id, begin_unix(url.socket_path()));
         }
-        let port = url.effective_port().unwrap_or(if url.scheme == UrlScheme::Ldaps { 636 } else { 389 });
-        let host = if url.host.is_empty() { "localhost" } else { &url.host };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let port = url.effective_port().unwrap_or_default();
+        let host = url.effective_host().trim_start_matches('[').trim_end_matches(']');
         match host.parse::<IpAddr>() {
             Ok(address) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
@@ -222,9 +219,8 @@ impl Exchange {
             (_, TlsBegins::Start) => Security::StartTls { client: tls()?, required: true },
             (_, TlsBegins::TryStart) => Security::StartTls { client: tls()?, required: takes_binds },
         };
-        let host = if url.host.is_empty() { "localhost".to_owned() } else { url.host.clone() };
         Ok(Opening {
-            host,
+            host: url.effective_host().to_owned(),
             security,
             credentials,
             binds_anonymously,

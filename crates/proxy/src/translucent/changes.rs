@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use larix_backend::{Done, PasswordChangeOutcome, PendingAnswer};
+use larix_backend::{Done, PasswordChangeOutcome, PendingAnswer, answer_now};
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::split_rdn;
 use larix_engine::time::Clock;
@@ -35,10 +35,6 @@ pub(super) struct Changing {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-fn refusal(code: ResultCode, text: &str) -> LdapResult {
-    LdapResult::with(code, text)
-}
-
 impl Changing {
     /// A change by the server itself.
     fn own(&self, operation: WriteOperation) -> WriteRequest {
@@ -66,7 +62,7 @@ impl Changing {
             if missing.len() == GLUE_MAX {
                 let text =
                     format!("more than {GLUE_MAX} superiors are missing here: add the upper ones first");
-                return Err(refusal(ResultCode::ADMIN_LIMIT_EXCEEDED, &text));
+                return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text));
             }
             let values = vec![b"top".to_vec(), b"glue".to_vec()];
             let classes = AttributeValues { description: "objectClass".to_owned(), values };
@@ -124,8 +120,7 @@ impl Changing {
         done: Completion,
     ) -> PendingAnswer {
         let WriteOperation::Modify { changes, .. } = &request.operation else {
-            done(refusal(ResultCode::OTHER, "no modify").into());
-            return PendingAnswer::default();
+            return answer_now(done, LdapResult::with(ResultCode::OTHER, "no modify"));
         };
         // What is removed may lead to no change here: the database does not check it then.
         let latitude = Latitude {
@@ -135,8 +130,7 @@ impl Changing {
         };
         let prepared = prepare(&self.schema, request.operation.clone(), &NormalDn::root(), latitude);
         if let Err(refused) = prepared {
-            done(refused.into());
-            return PendingAnswer::default();
+            return answer_now(done, refused);
         }
         let removes = |change: &&Modification| is_removal(change);
         let mut names: Vec<String> =
@@ -146,10 +140,7 @@ impl Changing {
         }
         let cursor = match search_context.ask_for_one(asker, (&dn, request.controls.hops), &names) {
             Ok(cursor) => cursor,
-            Err(refused) => {
-                done(refused.into());
-                return PendingAnswer::default();
-            }
+            Err(refused) => return answer_now(done, refused),
         };
         let clock = Arc::clone(&self.clock);
         let then = move |found: LookupResult| match found {
@@ -217,7 +208,7 @@ impl Changing {
                     described.as_ref().is_some_and(|description| remote_attributes.contains(description));
                 if !is_remote && change.operation == ModifyOperation::Delete {
                     let text = "attempt to delete nonexistent attribute";
-                    return Err(refusal(ResultCode::NO_SUCH_ATTRIBUTE, text));
+                    return Err(LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text));
                 }
                 if self.settings.strict {
                     return Err(cannot_hide());
@@ -240,7 +231,7 @@ impl Changing {
         for change in changes.iter().filter(|change| !is_removal(change)) {
             if change.operation == ModifyOperation::Increment {
                 let text = "only a value that is stored here can be incremented: replace it first";
-                return Err(refusal(ResultCode::NO_SUCH_ATTRIBUTE, text));
+                return Err(LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text));
             }
             let AttributeValues { description, values } = &change.attribute;
             let described = self.schema.describe(description);
@@ -270,10 +261,7 @@ impl Changing {
     ) -> PendingAnswer {
         let cursor = match search_context.ask_for_one(asker, (&change.dn, hops), &["1.1".to_owned()]) {
             Ok(cursor) => cursor,
-            Err(refused) => {
-                done(refused.into());
-                return PendingAnswer::default();
-            }
+            Err(refused) => return answer_now(done, refused),
         };
         let clock = Arc::clone(&self.clock);
         let then = move |found: LookupResult| match found {
@@ -319,12 +307,15 @@ fn is_removal(change: &Modification) -> bool {
 }
 
 fn no_entry() -> LdapResult {
-    refusal(ResultCode::NO_SUCH_OBJECT, "attempt to modify an entry that the remote server does not have")
+    LdapResult::with(
+        ResultCode::NO_SUCH_OBJECT,
+        "attempt to modify an entry that the remote server does not have",
+    )
 }
 
 fn cannot_hide() -> LdapResult {
     let text = "attempt to delete attributes that only the remote server has (translucent_strict)";
-    refusal(ResultCode::CONSTRAINT_VIOLATION, text)
+    LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text)
 }
 
 /// The attributes that the remote server has of an entry.

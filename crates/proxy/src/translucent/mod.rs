@@ -14,7 +14,7 @@ use std::sync::Arc;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
     Backend as _, Bind, Changes, Compare, Context, Cursor, End, Interceptor, Later, Next, Operations,
-    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict,
+    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict, answer_now,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::controls::RequestControls;
@@ -343,10 +343,7 @@ impl Interceptor for Translucent {
         changes: Changes,
         done: Completion,
     ) -> PendingAnswer {
-        let refuse = |code, text: &str, done: Completion| {
-            done(LdapResult::with(code, text).into());
-            PendingAnswer::default()
-        };
+        let refuse = |code, text: &str, done: Completion| answer_now(done, LdapResult::with(code, text));
         let (request, dn) = match changes {
             Changes::One(request, Some(dn)) => (request, dn),
             one @ Changes::One(..) => return next.update(context, one, done),
@@ -368,10 +365,7 @@ impl Interceptor for Translucent {
                     let asker = Asker { is_root: true, ..Asker::of(context) };
                     self.changing().modify(&self.search_context(remote), &asker, (request, dn), done)
                 }
-                Err(result) => {
-                    done(result.into());
-                    PendingAnswer::default()
-                }
+                Err(result) => answer_now(done, result),
             },
             WriteOperation::Add { entry, .. } if !self.settings.no_glue => {
                 let place = (entry.clone(), dn);

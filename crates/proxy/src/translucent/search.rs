@@ -298,7 +298,7 @@ impl Translucent {
         let tree =
             MemoryTree::empty(&self.context.schema, &self.context.policy, &self.client_search.asker.subject);
         let judged = self.client_search.search.is_true_of(&tree, dn, &overlaid.entry());
-        judged.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))
+        judged.map_err(|fault| fault.to_result())
     }
 
     /// Takes the next step; none: there is more to do.

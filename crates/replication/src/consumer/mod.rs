@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// Whether the content is that of the provider.
-    pub fn is_refreshed(&self) -> bool {
+    pub(crate) fn is_refreshed(&self) -> bool {
         self.phase == Phase::Persisting
     }
 

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules() {
+    fn retries_follow_their_steps() {
         let check = |steps: &[(u32, Option<u32>)], expected: &[Option<u32>]| {
             let steps = steps.iter().map(|(seconds, times)| RetryStep { seconds: *seconds, times: *times });
             let mut retries = Retries::new(steps.collect());

@@ -216,7 +216,7 @@ fn content_of_other_servers() {
 }
 
 #[test]
-fn refreshes() {
+fn a_refresh_leaves_what_the_provider_has() {
     use EntryState::{Add, Delete, Present};
     let mode = SyncMode::RefreshOnly;
     // A newcomer.
@@ -266,7 +266,7 @@ fn refreshes() {
 }
 
 #[test]
-fn persisting() {
+fn changes_come_behind_the_refresh() {
     use EntryState::{Add, Delete, Modify, Present};
     let mode = SyncMode::RefreshAndPersist;
     let deletes = |csn, done| Info(SyncInfo::RefreshDelete { cookie: Some(leak(csn)), done });
@@ -359,7 +359,7 @@ fn states_are_kept_before_anything_that_comes_of_who_keeps_them() {
 }
 
 #[test]
-fn ends() {
+fn how_a_session_ends_says_what_comes_next() {
     let mode = SyncMode::RefreshAndPersist;
     let add = || Entry(EntryState::Add, 1, None);
     check(mode, A1, &[add(), Done(ResultCode::SYNC_REFRESH_REQUIRED, None, false)], &["+1", "FullRefresh"]);

@@ -33,17 +33,17 @@ pub use wire::WireError;
 pub const OID: &str = "2.25.87610412117718157885716886434399491440.2.1";
 
 /// Ranges that one request may ask for.
-pub const RANGES_MAX: usize = 256;
+pub(crate) const RANGES_MAX: usize = 256;
 /// Digests of parts of ranges that one request may ask for, and entries that its answer lists.
-pub const CELLS_MAX: usize = 65_536;
+pub(crate) const CELLS_MAX: usize = 65_536;
 /// A range with so many entries, or fewer, is answered by listing them.
-pub const LIST_MAX: usize = 256;
+pub(crate) const LIST_MAX: usize = 256;
 /// Bits of an entryUUID's hash that tell entries apart.
 pub const HASH_BITS: u32 = 32;
 
 /// Where an entry is among the ranges.
 #[must_use]
-pub fn hash_of(uuid: &Uuid) -> u32 {
+pub(crate) fn hash_of(uuid: &Uuid) -> u32 {
     let digest = Sha256::digest(uuid.as_bytes());
     digest.iter().take(4).fold(0, |hash, byte| hash << 8 | u32::from(*byte))
 }

@@ -42,7 +42,7 @@ fn line(filter: &str, attributes: &[&str]) -> Line {
 }
 
 #[test]
-fn requests() {
+fn a_request_asks_for_what_the_line_names() {
     let every = "(objectClass=*)";
     let check = |(filter, attributes): (&str, &[&str]), cookie: &[u8], expected: &str, asked: &[&str]| {
         let mut out = Vec::new();
@@ -84,7 +84,7 @@ fn entry(dn: &str, attributes: &[(&str, &[&[u8]])]) -> Vec<u8> {
 }
 
 #[test]
-fn answers() {
+fn answers_are_entries_deletes_and_pages() {
     let mut session = Session::new(line("(objectClass=*)", &[]), Vec::new());
     session.request(&mut Vec::new(), ID);
     let guid = [1_u8; 16];

@@ -358,7 +358,7 @@ fn what_a_refresh_did_not_name_is_deleted() {
 }
 
 #[test]
-fn differences() {
+fn a_difference_is_the_least_change() {
     let schema = schema();
     let check = |known: &[AttributeValues], wanted: &[AttributeValues], expected: &[&str]| {
         let changes = difference(&schema, known, wanted, &AttributeShare::default());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use larix_backend::{AnswerFilter, End};
 use larix_proto::encode::{self, EntryEncoder};
 use larix_proto::{Attributes, ControlBuf, LdapResult, Response, Strings};
 use larix_schema::{AttributeDescription, Schema};
@@ -116,6 +117,13 @@ impl Answers {
         *controls = self.mapping.local_controls(std::mem::take(controls), &self.around());
     }
 
+    /// A result with its controls.
+    pub fn end(&self, (mut result, mut controls): End) -> End {
+        self.result(&mut result);
+        self.controls(&mut controls);
+        (result, controls)
+    }
+
     /// Appends a message of a search that is still going on. An entry whose name rules refuse is left out.
     pub fn message(&self, message: &[u8], out: &mut Vec<u8>) {
         let Ok(decoded) = Response::decode_message(message) else { return };
@@ -142,6 +150,16 @@ impl Answers {
             }
             _ => out.extend_from_slice(message),
         }
+    }
+}
+
+impl AnswerFilter for Answers {
+    fn message(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        Self::message(self, message, out);
+    }
+
+    fn end(&mut self, end: End) -> End {
+        Self::end(self, end)
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod answer;
 mod controls;
-mod cursor;
 mod filter;
 mod names;
 mod request;
@@ -19,7 +18,6 @@ use larix_schema::{Schema, SyntaxKind};
 use crate::rules::{ContextId, Rewrite, Rewritten, Searches, Session};
 
 pub use answer::Answers;
-pub use cursor::Mapped;
 pub use names::MapError;
 use names::{NameMap, Of};
 

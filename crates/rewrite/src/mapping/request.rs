@@ -157,7 +157,7 @@ impl Mapping {
     ///
     /// # Errors
     /// A critical control that cannot be mapped; a name in one that rules refuse.
-    pub fn request_controls(
+    pub(crate) fn request_controls(
         &self,
         controls: &RequestControls,
         around: &Surroundings<'_>,

@@ -98,7 +98,7 @@ impl Default for Rewrite {
 
 impl Rewrite {
     /// Rules that may have variables of a client's session.
-    pub fn with_sessions() -> Self {
+    pub(crate) fn with_sessions() -> Self {
         Self { sessions: true, ..Self::default() }
     }
 

@@ -24,7 +24,7 @@ fn the_digest_of_rfc_2831() {
 }
 
 #[test]
-fn challenges() {
+fn the_challenge_offers_what_the_server_can() {
     assert_eq!(
         server().challenge(),
         "nonce=\"OA6MG9tEQGm2hh\",realm=\"elwood.innosoft.com\",qop=\"auth,auth-int,auth-conf\",cipher=\"rc4\",\

@@ -16,7 +16,7 @@ pub enum DirectiveKind {
 impl DirectiveKind {
     /// The keyword of slapd.conf or the attribute of cn=schema, in any case; `attribute` and `objectclass` are
     /// OpenLDAP's short forms.
-    pub fn from_keyword(keyword: &str) -> Option<Self> {
+    pub(crate) fn from_keyword(keyword: &str) -> Option<Self> {
         let keyword = keyword.to_ascii_lowercase();
         Some(match keyword.strip_prefix("olc").unwrap_or(&keyword) {
             // OpenLDAP compares the first nine letters, and one of its files has a slip after them.

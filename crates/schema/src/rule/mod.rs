@@ -35,7 +35,7 @@ impl MatchingRule {
     }
 
     /// Appends the key of a piece of a substring assertion, to be searched for in keys of values.
-    pub fn normalize_substring(
+    pub(crate) fn normalize_substring(
         &self,
         _schema: &Schema,
         piece: &[u8],

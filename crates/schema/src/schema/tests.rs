@@ -51,7 +51,7 @@ fn descriptions_resolve_or_say_why_not() {
 }
 
 #[test]
-fn subdescriptions() {
+fn a_subdescription_has_a_subtype_or_more_options() {
     let schema = schema();
     let cases = [
         ("cn", "cn", true),

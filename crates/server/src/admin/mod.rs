@@ -25,7 +25,7 @@ mod sessions;
 mod tls_stream;
 mod undo;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -106,10 +106,10 @@ struct Admin {
     figures: RefCell<Figures>,
     reset_codes: RefCell<ResetCodes<Rc<Session>>>,
     mail_limits: RefCell<MailLimits>,
-    /// Names that are looked up for a code by mail.
-    looking_up: Cell<usize>,
-    /// Changes that are carried out to their end.
-    changing: Cell<usize>,
+    /// Each look-up of a name for a code by mail holds one.
+    looking_up: Rc<()>,
+    /// Each change that is carried out to its end holds one.
+    changing: Rc<()>,
     /// From the first mail on.
     mailer: RefCell<Option<Mailer>>,
     /// The machine's own name.

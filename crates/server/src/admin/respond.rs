@@ -184,7 +184,8 @@ async fn post(admin: &Rc<Admin>, connection: &ClientConnection, request: Request
         return log_out(admin, connection, &request);
     }
     let query = Form::parse(request.uri().query().unwrap_or("").as_bytes());
-    let permit = ChangePermit::take(admin);
+    // With the page's own.
+    let permit = (Rc::strong_count(&admin.changing) <= CHANGES_MAX).then(|| Rc::clone(&admin.changing));
     let goes_on = permit.is_some();
     let (admin, path) = (admin.clone(), path.to_owned());
     let change = async move {
@@ -201,25 +202,6 @@ async fn post(admin: &Rc<Admin>, connection: &ClientConnection, request: Request
             let text = format!("the change was cut off ({error}): look at how far it came\n");
             plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
         }
-    }
-}
-
-/// One of [`CHANGES_MAX`], given back however the change ends.
-struct ChangePermit(Rc<Admin>);
-
-impl ChangePermit {
-    fn take(admin: &Rc<Admin>) -> Option<Self> {
-        let changing = admin.changing.get();
-        (changing < CHANGES_MAX).then(|| {
-            admin.changing.set(changing + 1);
-            Self(admin.clone())
-        })
-    }
-}
-
-impl Drop for ChangePermit {
-    fn drop(&mut self) {
-        self.0.changing.set(self.0.changing.get().saturating_sub(1));
     }
 }
 

@@ -24,7 +24,7 @@ use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, Later,
     PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, StepOutcome, Verdict,
-    answered_by, lowered,
+    answer_now, answered_by, lowered,
 };
 
 /// How long a request waits for the DNS, in seconds: longer than a lookup takes, which may have to wait for its turn.
@@ -148,9 +148,8 @@ impl EntryAnswer {
             .add("ref", urls)
             .build();
         let tree = MemoryTree::empty(schema, &self.policy, &self.subject);
-        let internal =
-            |fault: larix_engine::Fault| LdapResult::with(fault.code(), format!("internal error: {fault}"));
-        if !self.is_in_scope || !self.search.finds(&tree, dn, &entry).map_err(internal)? {
+        let finds = || self.search.finds(&tree, dn, &entry).map_err(|fault| fault.to_result());
+        if !self.is_in_scope || !finds()? {
             return Ok(0);
         }
         if limit == Some(0) {
@@ -450,17 +449,14 @@ impl Backend for DnsReferrals {
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         let Changes::One(request, dn) = changes else {
             let text = "`database dnssrv` makes no changes together";
-            done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-            return PendingAnswer::default();
+            return answer_now(done, LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
         };
         if request.controls.manage_dsa_it {
             let text = "DNS SRV problem processing manageDSAit control";
-            done(LdapResult::with(ResultCode::OTHER, text).into());
-            return PendingAnswer::default();
+            return answer_now(done, LdapResult::with(ResultCode::OTHER, text));
         }
         let Some(dn) = dn else {
-            done(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN").into());
-            return PendingAnswer::default();
+            return answer_now(done, LdapResult::invalid_dn());
         };
         let target = request.operation.target();
         answered_by(done, |later| self.refer(context, (&dn, target), later, WriteOutcome::from))

@@ -139,11 +139,6 @@ pub(super) fn failure(services: &Services, fault: &Fault) -> LdapResult {
     storage_failure(fault)
 }
 
-#[cfg(feature = "kv")]
-pub(super) fn internal_error() -> LdapResult {
-    LdapResult::with(ResultCode::OTHER, "internal error")
-}
-
 /// Where a name is, by the router's choice; `is_own` knows the database's own backend.
 pub(super) fn locate(
     context: &Context<'_>,

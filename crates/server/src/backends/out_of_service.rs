@@ -2,7 +2,7 @@
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange,
-    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict, answer_now,
 };
 use larix_engine::write::Completion;
 use larix_proto::{LdapResult, ResultCode};
@@ -42,8 +42,7 @@ impl Backend for OutOfService {
     }
 
     fn update(&self, _: &Context<'_>, _: Changes, done: Completion) -> PendingAnswer {
-        done(unavailable().into());
-        PendingAnswer::default()
+        answer_now(done, unavailable())
     }
 
     fn announce(&self, announced: &mut Announcement) {

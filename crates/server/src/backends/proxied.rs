@@ -6,6 +6,7 @@ use std::sync::Arc;
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
     Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Secret, Verdict,
+    answer_now,
 };
 use larix_client::Ambient;
 use larix_configuration::values::LimitRule;
@@ -199,8 +200,7 @@ impl Backend for ProxiedBackend {
         if let Changes::One(request, _) = &changes
             && let Some(refused) = self.shadow_refusal(context, request.operation.target())
         {
-            done(refused.into());
-            return PendingAnswer::default();
+            return answer_now(done, refused);
         }
         self.backend.update(context, changes, done)
     }

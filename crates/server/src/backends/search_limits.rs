@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn styles() {
+    fn a_limit_is_about_the_names_of_its_style() {
         let dn = NormalDn::from_normal;
         for (name, style, expected) in [
             ("dc=x", DnStyle::Exact, true),

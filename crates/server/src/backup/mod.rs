@@ -41,7 +41,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The manifest's name in a backup.
-pub const MANIFEST: &str = "backup.json";
+pub(crate) const MANIFEST: &str = "backup.json";
 /// An increment's.
 const INCREMENT_MANIFEST: &str = "increment.json";
 /// The configuration's.

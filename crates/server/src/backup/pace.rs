@@ -84,13 +84,13 @@ impl<'p> Pace<'p> {
     }
 
     /// Asks now and then whether to give up.
-    pub fn stopped_by(mut self, stop: impl Fn() -> bool + 'p) -> Self {
+    pub(crate) fn stopped_by(mut self, stop: impl Fn() -> bool + 'p) -> Self {
         self.stop = Box::new(stop);
         self
     }
 
     /// Takes the time of day, which backups carry, from there.
-    pub fn with_times_of(mut self, wall: impl Fn() -> Timestamp + 'p) -> Self {
+    pub(crate) fn with_times_of(mut self, wall: impl Fn() -> Timestamp + 'p) -> Self {
         self.wall = Box::new(wall);
         self
     }

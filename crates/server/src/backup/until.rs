@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times() {
+    fn times_are_taken_in_utc_and_with_offsets() {
         for (text, expected) in [
             ("20261121123456Z", Some("20261121123456.000000Z")),
             ("20261121123456.5Z", Some("20261121123456.500000Z")),

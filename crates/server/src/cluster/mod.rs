@@ -9,12 +9,14 @@ mod following;
 mod foreign_content;
 mod generation;
 mod lags;
+mod lease_thread;
 mod logged;
 mod node_report;
 mod opening;
 mod other_databases;
 mod pending_binds;
 mod pool;
+mod publication;
 mod published_configuration;
 mod reasons;
 mod report;
@@ -212,7 +214,7 @@ impl Node {
             configuration: parameters.configuration,
             log: log.clone(),
         };
-        let holder = role::Holder {
+        let holder = lease_thread::Holder {
             follower,
             watch: Arc::clone(&role),
             opening: Arc::clone(&opening),
@@ -503,7 +505,7 @@ fn settling(store: &SharedStore, next: &Reconfiguration) -> Preparation {
     let (store, schema, settings) = (Arc::clone(store), Arc::clone(&next.schema), next.settings.clone());
     let server_id = next.environment.order.server_id();
     Preparation::new(move || {
-        let settle = || role::settle(&store, &schema, &settings, server_id);
+        let settle = || lease_thread::settle(&store, &schema, &settings, server_id);
         let settled = match settle() {
             // The thread of the lease has committed meanwhile.
             Err(DatabaseOpenError::Commit(CommitError::Conflict)) => settle(),

@@ -1,7 +1,6 @@
 //! Who judges binds that may change an account: the node that writes. Others ask it by a message in the engine, and it answers.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,12 +39,6 @@ struct State {
     last: u64,
     mailbox: Option<Arc<Mailbox>>,
     ended: bool,
-}
-
-impl fmt::Debug for PendingBinds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingBinds").field("waiting", &self.lock().waiting.len()).finish_non_exhaustive()
-    }
 }
 
 /// The answer to a bind that only the node that writes may judge, where that cannot be asked.

@@ -1,14 +1,13 @@
 //! The threads that wait for the engine of one database, so that no event loop does.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larix_engine::time::{Clock, Monotonic};
+use larix_engine::time::Clock;
 
 use crate::clock::SystemClock;
-use crate::panics;
+use crate::thread_pool::{Job, ThreadPool, Threads, run_job};
 
 /// Threads of a database: reads that wait for the engine at once.
 pub(crate) const THREADS: usize = 8;
@@ -25,114 +24,65 @@ pub(crate) enum Turn {
     Late,
 }
 
-type Job = Box<dyn FnOnce(Turn) + Send>;
-
 /// The threads. They end, each after what it is at, when this is dropped.
 pub(crate) struct EnginePool {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    ready: Condvar,
+    pool: ThreadPool<Job>,
+    /// Operations that wait for a thread, and permits that have no operation yet.
+    taken: Arc<AtomicUsize>,
     clock: Arc<SystemClock>,
-}
-
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<(Monotonic, Job)>,
-    /// Places that were taken and have no operation yet.
-    promised: usize,
-    ended: bool,
 }
 
 /// Room for one operation.
 pub(crate) struct Permit<'p> {
-    shared: &'p Shared,
+    engine: &'p EnginePool,
+    slot: Slot,
 }
+
+/// One of [`WAITING_MAX`] slots of the queue, until it is dropped.
+struct Slot(Arc<AtomicUsize>);
 
 impl EnginePool {
     pub(crate) fn start(clock: Arc<SystemClock>) -> io::Result<Self> {
-        let shared = Arc::new(Shared { state: Mutex::default(), ready: Condvar::new(), clock });
-        let pool = Self { shared: Arc::clone(&shared) };
-        for _ in 0..THREADS {
-            let shared = Arc::clone(&shared);
-            std::thread::Builder::new()
-                .name("engine-reads".to_owned())
-                .stack_size(larix_proto::limits::FILTER_STACK)
-                .spawn(move || shared.work())?;
-        }
-        Ok(pool)
+        let pool = ThreadPool::new(Threads {
+            name: "engine-reads",
+            max: THREADS,
+            stack_bytes: Some(larix_proto::limits::FILTER_STACK),
+            first: || {},
+            work: run_job,
+        });
+        pool.start()?;
+        Ok(Self { pool, taken: Arc::default(), clock })
     }
 
     /// Room for an operation; none where too many wait already.
     pub(crate) fn permit(&self) -> Option<Permit<'_>> {
-        let mut state = self.shared.lock();
-        if state.ended || state.waiting.len() + state.promised >= WAITING_MAX {
-            return None;
-        }
-        state.promised += 1;
-        Some(Permit { shared: &self.shared })
+        let others = self.taken.fetch_add(1, Ordering::Relaxed);
+        let slot = Slot(Arc::clone(&self.taken));
+        (others < WAITING_MAX).then_some(Permit { engine: self, slot })
     }
 
     /// Operations that wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.shared.lock().waiting.len()
+        self.pool.waiting()
     }
 }
 
 impl Permit<'_> {
     pub(crate) fn take(self, job: impl FnOnce(Turn) + Send + 'static) {
-        let since = self.shared.clock.monotonic();
-        self.shared.lock().waiting.push_back((since, Box::new(job)));
-        self.shared.ready.notify_one();
+        let Self { engine, slot } = self;
+        let (clock, since) = (Arc::clone(&engine.clock), engine.clock.monotonic());
+        // A panic ends the operation, and what it owes is dropped, which says so.
+        engine.pool.push(Box::new(move || {
+            drop(slot);
+            let waited = clock.monotonic().0.saturating_sub(since.0);
+            job(if waited > PATIENCE { Turn::Late } else { Turn::Go });
+        }));
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.shared.lock().promised -= 1;
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Operations run outside the lock, so that a panic of one leaves the state whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work(&self) {
-        let mut state = self.lock();
-        while !state.ended {
-            let Some((since, job)) = state.waiting.pop_front() else {
-                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            drop(state);
-            let waited = self.clock.monotonic().0.saturating_sub(since.0);
-            let turn = if waited > PATIENCE { Turn::Late } else { Turn::Go };
-            // A panic ends the operation, and what it owes is dropped, which says so.
-            let _reported = panics::contained(|| job(turn));
-            state = self.lock();
-        }
-    }
-}
-
-impl Drop for EnginePool {
-    fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.ended = true;
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
-        self.shared.ready.notify_all();
-        // What is dropped says so to who waits for it.
-        drop(waiting);
-    }
-}
-
-impl fmt::Debug for EnginePool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnginePool").field("waiting", &self.waiting()).finish_non_exhaustive()
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -36,7 +36,6 @@ struct Search {
 
 impl Service for Script {
     type Search = Search;
-    /// The message.
     type BackgroundSearch = MessageId;
     type Returned = Search;
     type Completion = &'static str;

@@ -114,15 +114,7 @@ impl Databases {
             clusters,
             orders,
             glued,
-            looks_up: match config
-                .databases
-                .iter()
-                .any(|database| !database.disabled && database.kind.is_in_shared_engine())
-            {
-                true if about_entries => RemoteLookups::Rules,
-                true => RemoteLookups::Identities,
-                false => RemoteLookups::None,
-            },
+            looks_up: remote_lookups(config, about_entries),
         };
         // What is the same in all respects is not disturbed.
         let reused = reused.into_iter().filter(|one| !(alike && one.alike)).map(|one| (one.served, one.next));
@@ -555,6 +547,16 @@ fn open_store(mdb: &MdbSettings) -> Result<LmdbStore, larix_store::OpenError> {
         ..defaults
     };
     LmdbStore::open(&mdb.directory, &TABLES, &options)
+}
+
+/// What requests look up in databases of other machines. `about_entries`: rules ask for entries.
+fn remote_lookups(config: &Config, about_entries: bool) -> RemoteLookups {
+    let mut open = config.databases.iter().filter(|database| !database.disabled);
+    match open.any(|database| database.kind.is_in_shared_engine()) {
+        true if about_entries => RemoteLookups::Rules,
+        true => RemoteLookups::Identities,
+        false => RemoteLookups::None,
+    }
 }
 
 fn section(

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larix_engine::injected;
 use larix_engine::time::Clock;
-use larix_proto::{ControlBuf, LdapResult, ResponseOp, ResultCode, encode};
+use larix_proto::{ControlBuf, LdapResult, ResponseOp, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Dispatcher, RequestInFlight, RunningSearch};
@@ -137,7 +137,7 @@ impl Drop for Journey {
 }
 
 fn internal_error() -> (LdapResult, Vec<ControlBuf>) {
-    (LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())
+    (LdapResult::internal_error(), Vec::new())
 }
 
 impl RunningSearch {
@@ -153,7 +153,7 @@ impl Dispatcher {
         mut running: RunningSearch,
     ) -> SearchLocation<RunningSearch, BackgroundSearch> {
         let pool = &self.server.long_searches;
-        if !pool.are_there() {
+        if !pool.has_thread() {
             // It asks for threads again when it has been worked at for as long once more.
             running.slices = 0;
             return SearchLocation::OnLoop(running);
@@ -167,7 +167,7 @@ impl Dispatcher {
         };
         let answers = std::mem::take(&mut running.spare);
         let (server, events) = (Arc::clone(&self.server), self.events.clone());
-        pool.take(Journey { server, running: Some(running), answers, watch, events });
+        pool.push(Box::new(Journey { server, running: Some(running), answers, watch, events }));
         SearchLocation::InBackground(background_search)
     }
 

@@ -165,7 +165,7 @@ impl Dispatcher {
         let controls = self.controls(message.controls, controls::OperationKind::Bind)?;
         self.session.asks_password_policy = controls.password_policy;
         let goes_on = continued.is_some();
-        let invalid = |_: DnError| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
+        let invalid = |_: DnError| LdapResult::invalid_dn();
         let databases = self.server.databases();
         let (dn, shown_dn) = databases.schema().parse_and_show_dn(request.name).map_err(invalid)?;
         let method = match request.authentication {

@@ -72,10 +72,7 @@ impl Dispatcher {
         self.permitted(&base, RestrictedOperation::Extended(request.name), sent)?;
         let subject = self.subject_for(&in_flight, controls)?;
         let databases = self.server.databases();
-        let dn = databases
-            .schema()
-            .parse_dn(&base)
-            .map_err(|_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))?;
+        let dn = databases.schema().parse_dn(&base).map_err(|_| LdapResult::invalid_dn())?;
         let kind = || access::Operation::Extended(request.name.to_owned());
         let subject = self.in_request(&databases, subject, kind, sent);
         let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);

@@ -9,13 +9,13 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 
 use super::{Dispatcher, RequestInFlight};
-use crate::background_pool::take_missed_lookup;
 use crate::generation::Generation;
 use crate::log::printable;
 use crate::sasl::authorize::{Authorizer, RULE_STEPS};
 use crate::sasl::identity::{IdentityFault, Mapper};
 use crate::sasl::online::Online;
 use crate::server::Server;
+use crate::waiting_thread::take_missed_lookup;
 
 impl Dispatcher {
     /// The directory's name for an authentication identity, by `authz-regexp`; and as it is shown.

@@ -14,7 +14,7 @@ use larix_engine::write::RetiringDefinitions;
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
-use super::{Endpoints, Maker, failed, not_opened, refusal};
+use super::{Endpoints, Maker, failed, not_opened};
 use crate::admin::{self, AdminChange, AdminListener};
 use crate::balancer::{self, ServerTls};
 use crate::databases::{Databases, PreparedDatabases};
@@ -72,7 +72,7 @@ impl<'s> Transition<'s> {
             None => server.tls.is_available(),
         };
         if !has_tls && after.admin_listeners.iter().any(|address| address.tls) {
-            return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, admin::NEEDS_TLS));
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, admin::NEEDS_TLS));
         }
         let state = match &tls {
             Some(loaded) => loaded.state.clone(),
@@ -171,7 +171,7 @@ impl<'s> Transition<'s> {
                         "; it comes with overlay {overlay}: olcModuleLoad: {overlay} in an entry cn=module,cn=config keeps it"
                     );
                 }
-                return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, text));
+                return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
             }
         }
         Ok(())

@@ -36,7 +36,7 @@ use recent::Recent;
 use writer::Outputs;
 
 /// Bytes of lines that may wait for the log's thread.
-pub const QUEUE_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const QUEUE_BYTES: usize = 16 * 1024 * 1024;
 /// Batches that may wait for it.
 const QUEUE_BATCHES: usize = 16_384;
 /// A loop hands over what it has gathered when it is so many bytes, though it has other work.
@@ -255,30 +255,30 @@ impl Log {
 
     /// Whether to log operations in OpenLDAP's lines, several for each.
     #[inline]
-    pub fn wants_stats_lines(&self) -> bool {
+    pub(crate) fn wants_stats_lines(&self) -> bool {
         self.wants(LogLevel::STATS) && !self.shared.json.load(Ordering::Relaxed)
     }
 
     /// Whether to log operations in one JSON object each.
     #[inline]
-    pub fn wants_records(&self) -> bool {
+    pub(crate) fn wants_records(&self) -> bool {
         self.shared.json.load(Ordering::Relaxed) && self.wants(LogLevel::STATS)
     }
 
     /// Whether what an operation asked may be needed at its end.
     #[inline]
-    pub fn keeps_requests(&self) -> bool {
+    pub(crate) fn keeps_requests(&self) -> bool {
         self.shared.slow.load(Ordering::Relaxed) != u64::MAX || self.wants_records()
     }
 
     /// Whether to log an operation that took so many nanoseconds as slow.
     #[inline]
-    pub fn is_slow(&self, nanoseconds: u64) -> bool {
+    pub(crate) fn is_slow(&self, nanoseconds: u64) -> bool {
         nanoseconds >= self.shared.slow.load(Ordering::Relaxed)
     }
 
     /// Whether lines are JSON objects.
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.shared.json.load(Ordering::Relaxed)
     }
 
@@ -303,7 +303,7 @@ impl Log {
     }
 
     /// What there is to say about the configuration.
-    pub fn configuration_note(&self, note: &Note) {
+    pub(crate) fn configuration_note(&self, note: &Note) {
         match note.is_warning {
             true => self.warning(format_args!("{note}")),
             false => self.line(LogLevel::CONFIG, format_args!("{note}")),
@@ -355,7 +355,7 @@ impl Log {
     }
 
     /// The levels that were configured last.
-    pub fn configured_levels(&self) -> u32 {
+    pub(crate) fn configured_levels(&self) -> u32 {
         self.state().configured
     }
 

@@ -248,7 +248,7 @@ fn lines_about_operations_stand_between_others() {
 }
 
 #[test]
-fn facilities() {
+fn facilities_are_those_of_slapd() {
     for (name, expected) in
         [("LOCAL4", Some(20)), ("local0", Some(16)), ("DAEMON", Some(3)), ("LOCAL8", None), ("MAIL", None)]
     {

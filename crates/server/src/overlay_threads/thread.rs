@@ -36,7 +36,6 @@ const TERM_EVERY: Duration = Duration::from_secs(10);
 /// How long the thread sleeps at most.
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
 
-/// An overlay with its thread.
 #[derive(Debug)]
 pub(super) struct OverlayThread<H: OverlayHost> {
     host: H,

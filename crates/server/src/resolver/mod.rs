@@ -173,12 +173,6 @@ pub(crate) struct Ticket {
     number: u64,
 }
 
-impl fmt::Debug for Ticket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
 impl Ticket {
     /// Waits no more.
     pub(crate) fn give_up(self) {

@@ -5,6 +5,7 @@ use larix_configuration::values::{AuthzPolicy, AuthzRegexp};
 use larix_engine::access::{posix_regex, regex_steps};
 use larix_engine::budget::Meter;
 use larix_proto::FilterBuf;
+use larix_proto::filter::escaped;
 use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
 
@@ -89,7 +90,7 @@ impl Authorizer<'_> {
                 mapper.name(&user_name(name, realm, mechanism)).is_some_and(|dn| dn == *other)
             }
             Rule::Group { dn, class, attribute } => {
-                let filter = format!("(&(objectClass={class})({attribute}={}))", filter_text(other.as_str()));
+                let filter = format!("(&(objectClass={class})({attribute}={}))", escaped(other.as_str()));
                 let (Some(group), Ok(filter)) = (parse(dn), FilterBuf::parse(&filter)) else { return false };
                 let url = LdapUrl {
                     dn: (*dn).to_owned(),
@@ -213,22 +214,6 @@ fn without_number(value: &str) -> &str {
         Some((digits, rest)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => rest,
         _ => value,
     }
-}
-
-/// A value as it stands in a filter (RFC 4515).
-fn filter_text(value: &str) -> String {
-    let mut text = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            '*' => text.push_str("\\2a"),
-            '(' => text.push_str("\\28"),
-            ')' => text.push_str("\\29"),
-            '\\' => text.push_str("\\5c"),
-            '\0' => text.push_str("\\00"),
-            _ => text.push(c),
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ fn check(policy: AuthzPolicy, to: &str, from: &str, expected: bool) {
 }
 
 #[test]
-fn policies() {
+fn a_policy_says_which_rules_count() {
     for (policy, to, from, expected) in [
         (AuthzPolicy::None, ANN, BOB, false),
         (AuthzPolicy::To, ANN, "", true),
@@ -108,7 +108,7 @@ fn policies() {
 }
 
 #[test]
-fn rules() {
+fn a_rule_names_who_may_act() {
     for (rule, expected) in [
         ("uid=ANN, ou=people, dc=x", true),
         ("dn:uid=ann,ou=people,dc=x", true),
@@ -206,7 +206,7 @@ fn rules_take_so_many_steps() {
 }
 
 #[test]
-fn identities() {
+fn a_name_that_finds_one_entry_is_that_entry() {
     use super::super::identity::IdentityFault;
     let names =
         Names { found: vec![("(uid=ann)", ANN), ("(uid=two)", ANN), ("(uid=two)", BOB)], ..Names::default() };

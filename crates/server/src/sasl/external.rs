@@ -7,7 +7,7 @@ use larix_schema::Schema;
 use crate::session::{PeerCredentials, Session};
 
 /// The authentication identity of a local process, as OpenLDAP forms it.
-pub fn local_identity(peer: PeerCredentials) -> String {
+pub(crate) fn local_identity(peer: PeerCredentials) -> String {
     format!("gidNumber={}+uidNumber={},cn=peercred,cn=external,cn=auth", peer.gid, peer.uid)
 }
 

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_of_certificates_are_read() {
         let time =
             |tag, text: &str| Reader(&element(tag, text.as_bytes())).time().map(Timestamp::generalized);
         for (tag, text, expected) in [

@@ -41,7 +41,7 @@ impl TlsContext {
     }
 
     /// Whether a certificate is there, so that StartTLS and `ldaps://` can be had.
-    pub fn is_available(&self) -> bool {
+    pub(crate) fn is_available(&self) -> bool {
         self.current.load().is_some()
     }
 

@@ -26,7 +26,6 @@ pub(super) enum RevocationCheck {
     None,
     /// The client's own; it must be on no list, and a list of its issuer must be there.
     Peer,
-    /// All.
     All,
     /// All for which a list is there (`TLSCRLFile` alone).
     Known,
@@ -87,16 +86,18 @@ impl ClientRules {
         };
         let shown = of_roots(roots(&trusted.others))?;
         let signed = ByDate::new(&trusted.anchors, of_roots)?;
-        let verifier = Believing {
-            signed,
-            shown,
+        let verifier = Verifier {
             hints: [&trusted.anchors, &trusted.links, &trusted.others]
                 .iter()
                 .flat_map(|those| roots(those).subjects())
                 .collect(),
-            trusted,
             is_mandatory: verify == TlsVerify::Demand,
-            asks_revocation: matches!(check, RevocationCheck::Peer | RevocationCheck::All),
+            belief: Some(Belief {
+                signed,
+                shown,
+                trusted,
+                asks_revocation: matches!(check, RevocationCheck::Peer | RevocationCheck::All),
+            }),
             provider: provider.clone(),
         };
         Ok(Self { verify, verifier: Some(Arc::new(verifier)), lists: dates })
@@ -111,7 +112,12 @@ impl ClientRules {
     pub(super) fn verifier(&self, provider: &Arc<CryptoProvider>) -> Arc<dyn ClientCertVerifier> {
         match (self.verify, &self.verifier) {
             (TlsVerify::Never, _) => Arc::new(NoClientAuth),
-            (TlsVerify::Allow, _) => Arc::new(TakeAny { provider: provider.clone() }),
+            (TlsVerify::Allow, _) => Arc::new(Verifier {
+                hints: Vec::new(),
+                is_mandatory: false,
+                belief: None,
+                provider: provider.clone(),
+            }),
             (TlsVerify::Try | TlsVerify::Demand, Some(verifier)) => verifier.clone(),
             (TlsVerify::Try | TlsVerify::Demand, None) => Arc::new(NoClientAuth),
         }
@@ -132,30 +138,18 @@ type Verifiers = Vec<Arc<dyn ClientCertVerifier>>;
 
 /// Believes certificates that authorities have signed, and some that are known themselves.
 #[derive(Debug)]
-struct Believing {
+struct Belief {
     /// Of the former.
     signed: ByDate<Verifiers>,
     /// Of the latter.
     shown: Option<Verifiers>,
     trusted: Trusted,
-    hints: Vec<DistinguishedName>,
-    is_mandatory: bool,
     /// Certificates must be known as not revoked.
     asks_revocation: bool,
-    /// Verifies signatures.
-    provider: Arc<CryptoProvider>,
 }
 
-impl ClientCertVerifier for Believing {
-    fn client_auth_mandatory(&self) -> bool {
-        self.is_mandatory
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.hints
-    }
-
-    fn verify_client_cert(
+impl Belief {
+    fn judge(
         &self,
         own: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
@@ -168,7 +162,7 @@ impl ClientCertVerifier for Believing {
         let judged = match (self.trusted.others.contains(own), &self.shown) {
             (false, _) => self.signed.judge(now, ask),
             // Its own dates are those of the anchor.
-            (true, Some(verifier)) => ask(verifier),
+            (true, Some(verifiers)) => ask(verifiers),
             (true, None) => Err(CertificateError::UnknownIssuer.into()),
         };
         // The usual judgement looks at the validity before it says that an authority's certificate is no client's. Who has its key could
@@ -183,55 +177,38 @@ impl ClientCertVerifier for Believing {
             judged => judged,
         }
     }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
-/// `TLSVerifyClient allow`: a certificate is asked for, and one that is not good is as none. That the client has its key
-/// is still proven.
+/// Asks for a certificate, and has the client prove that it has the key.
 #[derive(Debug)]
-struct TakeAny {
+struct Verifier {
+    /// `None` (`TLSVerifyClient allow`): a certificate that is not good is as none.
+    belief: Option<Belief>,
+    hints: Vec<DistinguishedName>,
+    is_mandatory: bool,
+    /// Verifies signatures.
     provider: Arc<CryptoProvider>,
 }
 
-impl ClientCertVerifier for TakeAny {
+impl ClientCertVerifier for Verifier {
     fn client_auth_mandatory(&self) -> bool {
-        false
+        self.is_mandatory
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
+        &self.hints
     }
 
     fn verify_client_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
+        match &self.belief {
+            Some(belief) => belief.judge(own, others, now),
+            None => Ok(ClientCertVerified::assertion()),
+        }
     }
 
     fn verify_tls12_signature(
@@ -241,7 +218,10 @@ impl ClientCertVerifier for TakeAny {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        proof::of_tls12(message, certificate, signature, algorithms)
+        match self.belief {
+            Some(_) => rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms),
+            None => proof::of_tls12(message, certificate, signature, algorithms),
+        }
     }
 
     fn verify_tls13_signature(
@@ -251,7 +231,10 @@ impl ClientCertVerifier for TakeAny {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        proof::of_tls13(message, certificate, signature, algorithms)
+        match self.belief {
+            Some(_) => rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms),
+            None => proof::of_tls13(message, certificate, signature, algorithms),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

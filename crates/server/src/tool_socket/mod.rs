@@ -40,7 +40,7 @@ use dialogue::Dialogue;
 use place::SocketPath;
 
 /// Tools at work on one database at once; more are refused.
-pub const TOOLS_MAX: usize = 8;
+pub(crate) const TOOLS_MAX: usize = 8;
 /// So long after a connection could not be taken the next one is tried.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 

@@ -170,7 +170,6 @@ impl Root {
     }
 }
 
-/// A record of a leaf.
 struct LeafRecord {
     key: Vec<u8>,
     flags: u16,

@@ -26,7 +26,7 @@ impl BlockBuilder {
     }
 
     /// Takes all ids of a key, as runs: a first id and how many there are from it on.
-    pub fn push_all<E>(
+    pub(crate) fn push_all<E>(
         &mut self,
         key: &[u8],
         runs: &mut dyn Iterator<Item = (u64, u64)>,

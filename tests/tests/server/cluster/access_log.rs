@@ -10,12 +10,10 @@ use larix_testkit::{Kind, SetAtEnd, until_some};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 use larix_tests::sync::{Consumer, SyncSearch};
 
-use super::provider::{apply, churn, context, syncrepl};
+use super::provider::{CHANGES, apply, churn, context, kill_amid_changes, syncrepl};
 use super::{LEASE, change, describe, fill, larix, leader, nodes_with, until};
 
 const LOG: &str = "cn=log";
-/// What consumers are equal to at the end of each round.
-const CHANGES: usize = 30;
 
 /// Nodes of a database and of its access log, not started. `more`: of the overlay.
 fn logging(address: &str, count: usize, lease: u32, more: &str) -> Vec<Member> {
@@ -192,20 +190,7 @@ fn consumers_follow_the_access_log_whichever_node_writes() {
     all_equal(&nodes[1]);
 
     // The node that writes dies amid changes.
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _end = SetAtEnd(&stop);
-        scope.spawn(|| {
-            while !stop.load(Ordering::Acquire) {
-                next();
-            }
-        });
-        let reached = number.load(Ordering::Acquire) + CHANGES / 2;
-        until("changes go on", || number.load(Ordering::Acquire) >= reached);
-        nodes[0].kill();
-        let reached = number.load(Ordering::Acquire) + CHANGES / 2;
-        until("the other node writes", || number.load(Ordering::Acquire) >= reached);
-    });
+    kill_amid_changes(&mut nodes[0], &number, &next);
     all_equal(&nodes[1]);
     // The log has led them on: nothing was missing from it.
     let log = consumers[0].log();

@@ -14,7 +14,7 @@ use larix_tests::sync::{Consumer, SearchEnd, SyncSearch};
 use super::{change, change_at, describe, fill, larix, nodes, nodes_with, until};
 
 /// What consumers are equal to at the end of each round.
-const CHANGES: usize = 30;
+pub(super) const CHANGES: usize = 30;
 
 pub(super) fn syncrepl(port: u16) -> String {
     format!(
@@ -45,6 +45,25 @@ pub(super) fn churn(nodes: &[SocketAddr], number: usize) {
         _ => {}
     }
     apply(nodes, &describe(&format!("change {number}")));
+}
+
+/// Kills the node that writes while `next` makes one change after another, and waits until the other node goes on with them.
+/// `number`: of changes made.
+pub(super) fn kill_amid_changes(node: &mut Member, number: &AtomicUsize, next: &(impl Fn() + Sync)) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = SetAtEnd(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::Acquire) {
+                next();
+            }
+        });
+        let reached = number.load(Ordering::Acquire) + CHANGES / 2;
+        until("changes go on", || number.load(Ordering::Acquire) >= reached);
+        node.kill();
+        let reached = number.load(Ordering::Acquire) + CHANGES / 2;
+        until("the other node writes", || number.load(Ordering::Acquire) >= reached);
+    });
 }
 
 /// contextCSN as a server shows it.
@@ -88,20 +107,7 @@ pub(super) fn follow_nodes(address: &str) {
     all_equal(&nodes[1]);
 
     // The node that writes dies amid changes.
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _end = SetAtEnd(&stop);
-        scope.spawn(|| {
-            while !stop.load(Ordering::Acquire) {
-                next();
-            }
-        });
-        let reached = number.load(Ordering::Acquire) + CHANGES / 2;
-        until("changes go on", || number.load(Ordering::Acquire) >= reached);
-        nodes[0].kill();
-        let reached = number.load(Ordering::Acquire) + CHANGES / 2;
-        until("the other node writes", || number.load(Ordering::Acquire) >= reached);
-    });
+    kill_amid_changes(&mut nodes[0], &number, &next);
     nodes[0].start();
     all_equal(&nodes[1]);
 

@@ -8,9 +8,8 @@ use clap::Args;
 use larix_client::{ClientError, Session};
 use larix_engine::write::MANAGEABLE;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
-use larix_proto::extended::{
-    EndTransaction, EndTransactionResponse, ExtendedValue, StartTransactionResponse,
-};
+use larix_proto::extended::EndTransactionResponse;
+use larix_proto::filter::escaped;
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{ControlBuf, Dn, LdapResult, MessageId, ModifyOperation, ResultCode, Scope, oid};
 use larix_schema::definition::AttributeTypeDefinition;
@@ -19,8 +18,9 @@ use serde_json::json;
 use super::super::json as output;
 use super::super::replica::entries::{self, EntryQuery, Kind};
 use super::super::session;
+use super::super::transaction::Transaction;
 use super::record::Deleted;
-use super::select::{Selection, escaped, folded, parsed, values_of};
+use super::select::{Selection, folded, parsed, values_of};
 
 /// Entries that are looked for by their entryUUIDs in one search.
 const TOGETHER: usize = 50;
@@ -300,20 +300,10 @@ fn one_by_one(args: &RestoreArgs, session: &mut Session, steps: &[Step]) -> Resu
 
 /// All in one transaction (RFC 5805).
 fn together(args: &RestoreArgs, session: &mut Session, steps: &[Step]) -> Result<(), ClientError> {
-    let started = session
-        .call(|out, id, controls| client::extended(out, id, oid::START_TRANSACTION, None, controls))?;
-    if started.result.code != ResultCode::SUCCESS {
-        eprintln!(
-            "larix: this server has no transactions: with --one-by-one what comes before a refused request stays done"
-        );
-        return Err(ClientError::Refused { step: "start of a transaction", result: started.result });
-    }
-    let identifier = StartTransactionResponse::decode(started.value.as_deref())?.identifier.to_vec();
-    let member = ControlBuf {
-        oid: oid::TRANSACTION_SPECIFICATION.into(),
-        critical: true,
-        value: Some(identifier.clone()),
-    };
+    let otherwise =
+        "this server has no transactions: with --one-by-one what comes before a refused request stays done";
+    let transaction = Transaction::start(session, otherwise)?;
+    let member = transaction.member();
     let mut numbers = HashMap::new();
     for step in steps {
         let (id, result) = send(args, session, step, Some(&member))?;
@@ -323,10 +313,7 @@ fn together(args: &RestoreArgs, session: &mut Session, steps: &[Step]) -> Result
         }
         numbers.insert(id, step);
     }
-    let end = EndTransaction { commit: true, identifier: &identifier }.encode();
-    let ended = session.call(|out, id, controls| {
-        client::extended(out, id, oid::END_TRANSACTION, end.as_deref(), controls)
-    })?;
+    let ended = transaction.commit(session)?;
     if ended.result.code == ResultCode::SUCCESS {
         return Ok(());
     }

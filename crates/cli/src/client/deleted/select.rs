@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use clap::Args;
 use larix_client::{ClientError, Session};
 use larix_engine::time::{Clock as _, Timestamp};
+use larix_proto::filter::escaped;
 use larix_proto::{Dn, FilterBuf, ResultCode, Scope};
 use larix_server::clock::SystemClock;
 use uuid::Uuid;
@@ -247,18 +248,6 @@ pub(super) fn moment(text: &str, now: Timestamp) -> Option<Timestamp> {
         .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
     let number: i64 = number.parse::<u32>().ok()?.into();
     Some(Timestamp::from_seconds(now.seconds().saturating_sub(number.saturating_mul(factor))))
-}
-
-/// A value as it stands in a filter (RFC 4515 section 3).
-pub(super) fn escaped(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    for character in value.chars() {
-        match character {
-            '*' | '(' | ')' | '\\' | '\0' => out += &format!("\\{:02x}", u32::from(character)),
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 /// Says what a log that is not there may mean.

@@ -8,7 +8,7 @@ use larix_proto::encode::EntryEncoder;
 use larix_proto::{MessageId, Response};
 
 use super::record::Deleted;
-use super::select::{Selection, escaped, folded, latest, moment};
+use super::select::{Selection, folded, latest, moment};
 
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
@@ -65,7 +65,6 @@ fn a_selection_is_a_filter() {
         let error = selection(line).filter(noon(), "").unwrap_err().to_string();
         assert!(error.contains(expected), "{line}: {error}");
     }
-    assert_eq!(escaped("a*b\\"), "a\\2ab\\5c");
 }
 
 /// A record as a server sends it.

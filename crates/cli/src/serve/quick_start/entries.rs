@@ -19,7 +19,7 @@ use sha1::{Digest as _, Sha1};
 use uuid::Uuid;
 
 use super::Start;
-use crate::tools::common::open_file;
+use crate::tools::flags::open_file;
 
 /// A dozen people and three groups of them, below `@SUFFIX@`, whose own entry is `@BASE@`.
 const SAMPLE: &str = include_str!("sample.ldif");
@@ -220,9 +220,8 @@ fn load_text(config: &Config, ldif: &mut (impl BufRead + Send), clock: &SystemCl
     let Some((section, mdb)) = found else { bail!("the configuration has no database") };
     let settings = config.engine_settings(section).map_err(|error| anyhow::anyhow!("{error}"))?;
     let context = LoadContext { schema: &config.schema, settings: &settings, clock, random: &SystemRandom };
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let options = LoadOptions {
-        threads,
+        threads: larix_server::cores(),
         value_check: true,
         server_id: config.server_id(),
         write_context_csn: config.server_id() != 0,

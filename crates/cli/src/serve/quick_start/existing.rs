@@ -17,7 +17,7 @@ use larix_store::lmdb::{self, DATA_FILE};
 
 use super::{CONFIGURATION, Prepared, Start, configured, self_signed};
 use crate::serve::served;
-use crate::tools::common::{change_configuration, demand_directory};
+use crate::tools::config_directory::{change_configuration, demand_directory};
 
 const CERTIFICATE: &str = "olcTLSCertificateFile";
 const KEY: &str = "olcTLSCertificateKeyFile";

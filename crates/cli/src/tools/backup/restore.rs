@@ -15,7 +15,8 @@ use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, REPLACED_FILE, UN
 
 use super::pace;
 use crate::terminal::say;
-use crate::tools::common::{self, ConfigArgs};
+use crate::tools::choice;
+use crate::tools::flags::{self, ConfigArgs};
 
 /// Put the databases of a backup back while no server runs
 #[derive(Debug, Parser)]
@@ -51,7 +52,7 @@ pub(crate) struct RestoreArgs {
 }
 
 pub(crate) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: RestoreArgs = common::parse(name, arguments);
+    let args: RestoreArgs = flags::parse(name, arguments);
     let done = if args.from == Path::new("-") { from_stream(&args) } else { restore(&args, &args.from) };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,7 +67,7 @@ pub(crate) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 fn from_stream(args: &RestoreArgs) -> anyhow::Result<()> {
     let config = args.config.read()?;
     let first = config.databases.iter().find_map(|database| Some(&database.kind.mdb()?.directory));
-    let first = first.ok_or_else(|| common::nothing_stored(&config))?;
+    let first = first.ok_or_else(|| choice::nothing_stored(&config))?;
     // A server at work there must not be disturbed, and two restores not meet.
     drop(DirectoryLock::acquire(first, &LmdbOptions::default())?);
     let unpacked = first.join(UNPACKING);

@@ -16,7 +16,8 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use super::pace;
 use crate::signals;
 use crate::terminal::{print_report, say};
-use crate::tools::common::{self, Chosen, ConfigArgs, DatabaseArgs};
+use crate::tools::choice::{self, Chosen};
+use crate::tools::flags::{self, ConfigArgs, DatabaseArgs};
 
 /// Copy databases while the server runs, with checksums
 #[derive(Debug, Parser)]
@@ -53,7 +54,7 @@ pub(crate) struct BackupArgs {
 }
 
 pub(crate) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: BackupArgs = common::parse(name, arguments);
+    let args: BackupArgs = flags::parse(name, arguments);
     let done = match (&args.verify, &args.to) {
         (Some(directory), _) => verify(&args, directory),
         (None, Some(directory)) => take(&args, directory),
@@ -174,9 +175,9 @@ fn chosen<'c>(
         let stored = |database: &&larix_configuration::Database| database.kind.is_in_lmdb();
         let all: Vec<_> = config.databases.iter().filter(stored).collect();
         if all.is_empty() {
-            return Err(common::nothing_stored(config));
+            return Err(choice::nothing_stored(config));
         }
-        common::why_in_engine(config, |_| true)
+        choice::why_in_engine(config, |_| true)
             .iter()
             .for_each(|why| eprintln!("note: not in this backup: {why}"));
         return Ok(all);

@@ -2,7 +2,7 @@ use super::*;
 
 fn output(name: &str, arguments: &[&str]) -> Result<String, String> {
     let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-    let args: PasswdArgs = common::parse(name, &arguments);
+    let args: PasswdArgs = flags::parse(name, &arguments);
     value(name, &args).map(|value| String::from_utf8(value).unwrap())
 }
 

@@ -1,13 +1,13 @@
 //! An entry that comes with its state, beside the one that is here.
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::AttributeDescription;
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::registers::{Content, MergedVersion, Value, Version, merge};
 use super::{EntryState, derived, rows, rule_of, state_that_came};
-use crate::change::prepare::{Change, ChangeKind, RequiredAccess, refuse};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess};
 use crate::csn::Csn;
 use crate::entry::{EntryId, split_rdn};
 use crate::failure::Failure;
@@ -27,7 +27,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(in crate::replica) fn state_of_put(&self, put: &Put) -> Result<Option<EntryState>, Failure> {
         let came = state_that_came(&self.group.state.settings, put.csn, put.state.as_deref());
         came.map_err(|text| {
-            refuse(ResultCode::UNWILLING_TO_PERFORM, format!("\"{}\": {text}", put.pretty_dn)).into()
+            LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, format!("\"{}\": {text}", put.pretty_dn))
+                .into()
         })
     }
 

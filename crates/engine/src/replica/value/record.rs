@@ -15,7 +15,7 @@ use super::registers::{
 };
 use super::{attribute_changes, derived, rows, rule_of};
 use crate::EntryId;
-use crate::change::prepare::{Change, ChangeKind, naming_changes, refuse};
+use crate::change::prepare::{Change, ChangeKind, naming_changes};
 use crate::csn::Csn;
 use crate::entry::split_rdn;
 use crate::failure::Failure;
@@ -172,7 +172,7 @@ fn cannot_tell(delta: &Delta) -> LdapResult {
         delta.dn.as_str(),
         delta.csn
     );
-    refuse(ResultCode::UNWILLING_TO_PERFORM, text)
+    LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
 }
 
 /// What the record tells, as a version of the entry that has nothing else.

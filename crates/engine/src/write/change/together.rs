@@ -1,10 +1,10 @@
 //! Many modifications of one entry. Those of one attribute share a set of its values by equality key: each of them costs what
 //! it names, not what the attribute holds.
 
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, AttributeType, Schema};
 
-use super::{Apply, LargeSets, apply, integer, refuse};
+use super::{Apply, LargeSets, apply, integer};
 use crate::budget::{LimitExceeded, Meter, RequestLimit, RequestLimits};
 use crate::change::prepare::{Change, ChangeKind};
 use crate::entry::record::INLINE_COUNT_LIMIT;
@@ -209,7 +209,7 @@ impl Budget {
             return Ok(());
         }
         let exceeded = LimitExceeded { limit: RequestLimit::Steps, most: self.most };
-        Err(larix_proto::LdapResult::from(exceeded).into())
+        Err(LdapResult::from(exceeded).into())
     }
 }
 
@@ -304,7 +304,7 @@ impl Values {
     fn increment(&mut self, apply: &Apply<'_>) -> Result<(), Failure> {
         let invalid = |what: &str| {
             let text = format!("modify/increment: invalid syntax of {what}");
-            Failure::from(refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text))
+            Failure::from(LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text))
         };
         if self.live == 0 {
             if apply.permissive {

@@ -15,7 +15,6 @@ const FOR_INTEGRITY: u8 = 0x55;
 
 type Secret = Zeroizing<Vec<u8>>;
 
-/// An encryption type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum EncryptionType {
     Aes128Sha1,

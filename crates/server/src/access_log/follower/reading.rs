@@ -103,20 +103,25 @@ impl<H: OverlayHost> LogWriter<H> {
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
         let position = progress.positions.get(&source.name).copied();
-        let room = Room::of(self.served()?.database());
         let before = progress.contexts.get(&source.name).cloned();
         let context = Context::now(&snapshot)?;
         let unwanted = Unwanted::new(&context, database.settings().shadow);
         let mut taken = RoundRecords { changes, unwanted, left_out: Vec::new() };
         let contexts = before.into_iter().chain([context]);
-        let suffix =
-            database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
+        let suffix = database.settings().suffixes.first().map(|suffix| suffix.text.clone());
+        let recorded = RecordedLog {
+            recorder,
+            instance: database.instance(),
+            suffix: suffix.unwrap_or_default(),
+            schema,
+            room: Room::of(self.served()?.database()),
+            now: self.clock.now(),
+        };
         let (mut reached, mut count, mut bytes, mut ended) = (from, 0, 0, true);
         let (records_max, bytes_max) = (progress.share(Self::group()), progress.share(GROUP_BYTES));
         // Who merges records goes by the places that they tell.
         let view = database.view(&snapshot)?;
         let mut places = database.settings().merges_records.then(EntryPlaces::default);
-        let now = self.clock.now();
         for row in NumberedRows::after(&snapshot, from.sequence, Direction::Forward)? {
             let (key, stored) = row?;
             if key.sequence > until {
@@ -132,8 +137,7 @@ impl<H: OverlayHost> LogWriter<H> {
             bytes += stored.len();
             reached = key;
             let place = places.as_mut().map(|places| places.of_record(&view, &record)).transpose()?.flatten();
-            let of = (&**recorder, database.instance(), suffix.as_str());
-            self.take(&mut taken, (key, record, place.as_ref()), of, (schema, room, now));
+            self.take(&mut taken, &recorded, (key, record), place.as_ref());
         }
         recording.context_csns.extend(taken.unwanted.last);
         let is_cut = until < target.sequence;
@@ -166,17 +170,17 @@ impl<H: OverlayHost> LogWriter<H> {
     fn take(
         &self,
         taken: &mut RoundRecords<'_>,
-        (key, record, place): (LogKey, LogRecord, Option<&EntryPlace>),
-        (recorder, instance, suffix): (&Recorder<H>, u64, &str),
-        (schema, room, now): (&Schema, Room, Timestamp),
+        recorded: &RecordedLog<'_, H>,
+        (key, record): (LogKey, LogRecord),
+        place: Option<&EntryPlace>,
     ) {
-        let facts = || self.facts_of(instance, key.sequence);
+        let facts = || self.facts_of(recorded.instance, key.sequence);
         let own = Some(record.csn).filter(|csn| csn.server_id == key.server_id && !record.local);
-        let Some((end, mut change)) = record_of(record, place, suffix, recorder, (schema, now), facts) else {
+        let Some((end, mut change)) = record_of(recorded, record, place, facts) else {
             return taken.unwanted.pass(own);
         };
-        if let Some(what) = fitting::fit(schema, room, &mut change) {
-            self.log.warning(format_args!("access log: \"{}\": {what}", recorder.source.name));
+        if let Some(what) = fitting::fit(recorded.schema, recorded.room, &mut change) {
+            self.log.warning(format_args!("access log: \"{}\": {what}", recorded.recorder.source.name));
             taken.left_out.extend(change.csn);
         }
         taken.changes.push((end, change));
@@ -292,6 +296,17 @@ impl<H: OverlayHost> LogWriter<H> {
     }
 }
 
+/// A change log that is recorded, and what holds for all of its records in one round.
+struct RecordedLog<'r, H: OverlayHost> {
+    recorder: &'r Recorder<H>,
+    /// Of the database, as its suffix.
+    instance: u64,
+    suffix: String,
+    schema: &'r Schema,
+    room: Room,
+    now: Timestamp,
+}
+
 /// What a round takes of one change log.
 struct RoundRecords<'c> {
     /// With the times when they ended.
@@ -320,15 +335,14 @@ impl Unwanted {
     }
 }
 
-/// What is recorded of a change, and when it ended; `None`: it is none that the recorder wants. `suffix`: of the database.
+/// What is recorded of a change, and when it ended; `None`: it is none that the recorder wants.
 fn record_of<H: OverlayHost>(
+    recorded: &RecordedLog<'_, H>,
     mut record: LogRecord,
     place: Option<&EntryPlace>,
-    suffix: &str,
-    recorder: &Recorder<H>,
-    (schema, now): (&Schema, Timestamp),
     facts: impl FnOnce() -> Option<Arc<AuditFacts>>,
 ) -> Option<(Timestamp, NewRecord)> {
+    let RecordedLog { recorder, suffix, schema, now, .. } = recorded;
     if record.dn.is_empty() && record.absent {
         // Of an entry that was never here nothing but its identity is known; a record has a name.
         record.dn = format!("entryUUID={},{suffix}", record.entry_uuid);
@@ -341,8 +355,8 @@ fn record_of<H: OverlayHost>(
         return None;
     }
     let facts = facts();
-    let change = audit::of_change(schema, &record, place, facts.as_deref(), now);
-    Some((facts.map_or_else(|| record.csn.time.min(now), |facts| facts.end), change))
+    let change = audit::of_change(schema, &record, place, facts.as_deref(), *now);
+    Some((facts.map_or_else(|| record.csn.time.min(*now), |facts| facts.end), change))
 }
 
 /// In the order in which they ended; changes keep theirs.

@@ -2,6 +2,7 @@
 
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{Assertion, ControlValue as _, PreReadResponse};
+use larix_proto::filter::escaped;
 use larix_proto::ldif::{Modification, Writer};
 use larix_proto::{ControlBuf, FilterBuf, LdapResult, ModifyOperation, ResultCode, oid};
 use larix_schema::Schema;
@@ -140,7 +141,7 @@ impl Guarded {
     fn new(schema: &Schema, entry: &ReceivedEntry, seen: &str, changes: &[AttributeChange]) -> Self {
         let filter = entry.text("entryCSN").map(|csn| {
             let seen = if seen.is_empty() { csn } else { seen };
-            format!("(entryCSN={})", names::filter_value(seen))
+            format!("(entryCSN={})", escaped(seen))
         });
         if let Some(filter) = filter.and_then(|filter| FilterBuf::parse(&filter).ok()) {
             let unchanged = Assertion { filter: filter.as_filter() }.to_control(true);

@@ -1,5 +1,6 @@
 //! Groups made simple: found, made, and who is in them.
 
+use larix_proto::filter::escaped;
 use larix_proto::{ModifyOperation, Scope};
 use maud::{Markup, html};
 
@@ -221,7 +222,7 @@ async fn find(visit: &Visit<'_>, client: &mut LdapClient, near: &str, who: &str)
         return Ok(Person { dn: found.dn, login });
     }
     let base = people::suffix_of(visit, near);
-    let text = names::filter_value(who);
+    let text = escaped(who);
     let filter = format!("(|(uid={text})(cn={text})(mail={text}))");
     let page = client
         .page(&base, Scope::Subtree, &filter, &["uid"], (3, b""))

@@ -2,6 +2,7 @@
 
 use larix_engine::log::{LogRecord, LoggedChange};
 use larix_proto::control::{Assertion, ControlValue as _};
+use larix_proto::filter::escaped;
 use larix_proto::ldif::{LdifAttribute, Modification, Writer};
 use larix_proto::{ControlBuf, FilterBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
@@ -176,7 +177,7 @@ async fn is_changed_since(client: &mut LdapClient, undo: &Undo, record: &LogReco
 
 /// By the writer, with the rights of who asks, and only if the entry is still what the change left.
 async fn carry_out(client: &mut LdapClient, undo: &Undo, record: &LogRecord) -> Result<(), LdapResult> {
-    let filter = format!("(entryCSN={})", names::filter_value(&record.csn.text()));
+    let filter = format!("(entryCSN={})", escaped(&record.csn.text()));
     let filter = FilterBuf::parse(&filter).map_err(failed)?;
     let unchanged: [ControlBuf; 1] = [Assertion { filter: filter.as_filter() }.to_control(true)];
     match undo {

@@ -116,6 +116,26 @@ pub(in crate::admin) fn document(title: &str, body: Markup) -> Markup {
     }
 }
 
+/// A page for those who are not logged in.
+pub(in crate::admin) fn before_login(
+    title: &str,
+    heading: &str,
+    error: Option<&str>,
+    content: &Markup,
+) -> Markup {
+    document(
+        title,
+        html! {
+            main.login #main {
+                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
+                h1 { (heading) }
+                @if let Some(error) = error { div.problem role="alert" { p { (error) } } }
+                (content)
+            }
+        },
+    )
+}
+
 /// The field that every form has.
 pub(in crate::admin) fn csrf(visit: &Visit<'_>) -> Markup {
     html! { input type="hidden" name="csrf" value=(visit.session.csrf); }

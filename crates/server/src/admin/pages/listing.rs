@@ -1,6 +1,7 @@
 //! A list of one kind of entries: a question above it, one page of what answers it, and the way to the next.
 
 use larix_proto::Scope;
+use larix_proto::filter::escaped;
 use maud::{Markup, html};
 
 use super::browse::{from_hex, hex};
@@ -8,7 +9,6 @@ use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use crate::admin::client::ReceivedEntry;
 use crate::admin::form::url;
-use crate::admin::names;
 use crate::admin::reply::{Attempt as _, PageResult, Reply};
 use crate::admin::respond::Visit;
 
@@ -88,7 +88,7 @@ impl Listing {
         if question.is_empty() {
             return self.kind.to_owned();
         }
-        let text = names::filter_value(question);
+        let text = escaped(question);
         let parts: String =
             self.searched_attributes.iter().map(|name| format!("({name}=*{text}*)")).collect();
         format!("(&{}(|{parts}))", self.kind)

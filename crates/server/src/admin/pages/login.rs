@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use larix_engine::time::Clock as _;
 use larix_proto::control::PasswordWarning;
+use larix_proto::filter::escaped;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use maud::{Markup, html};
@@ -14,11 +15,11 @@ use crate::admin::client::{Caller, LdapClient};
 use crate::admin::form::Form;
 use crate::admin::reply::explain;
 use crate::admin::sessions::{Identity, NoticeKind, Session};
-use crate::admin::{Admin, ClientConnection, assets, names};
-use crate::background_pool::while_waiting;
+use crate::admin::{Admin, ClientConnection, names};
 use crate::clock::SystemRandom;
 use crate::sasl::online::Online;
 use crate::server::Server;
+use crate::waiting_thread::while_waiting;
 
 /// What was tried before, to be shown again. The password is not.
 #[derive(Debug, Default)]
@@ -45,31 +46,26 @@ pub(in crate::admin) fn page(admin: &Admin, token: &str, attempted: &Attempted<'
         true => "cn=admin".to_owned(),
         false => format!("cn=admin,{suffix}"),
     };
-    layout::document(
+    layout::before_login(
         "Log in",
-        html! {
-            main.login #main {
-                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
-                h1 { "Larix" }
-                @if let Some(error) = &attempted.error {
-                    div.problem role="alert" { p { (error) } }
-                }
-                form method="post" action="/login" {
-                    input type="hidden" name="csrf" value=(token);
-                    input type="hidden" name="next" value=(attempted.next);
-                    label for="name" { "Name" }
-                    input #name name="name" value=(attempted.name) autocomplete="username" required
-                        autocapitalize="none" spellcheck="false" aria-describedby="name-help"
-                        autofocus[attempted.name.is_empty()];
-                    p.help #name-help { "A DN such as " code { (example) } ", or the part of it that names you: your login." }
-                    label for="password" { "Password" }
-                    input #password type="password" name="password" autocomplete="current-password" required
-                        autofocus[!attempted.name.is_empty()];
-                    button.primary type="submit" { "Log in" }
-                }
-                @if super::reset::allowed(admin).is_some() {
-                    p { a href="/reset" { "Forgotten password" } }
-                }
+        "Larix",
+        attempted.error.as_deref(),
+        &html! {
+            form method="post" action="/login" {
+                input type="hidden" name="csrf" value=(token);
+                input type="hidden" name="next" value=(attempted.next);
+                label for="name" { "Name" }
+                input #name name="name" value=(attempted.name) autocomplete="username" required
+                    autocapitalize="none" spellcheck="false" aria-describedby="name-help"
+                    autofocus[attempted.name.is_empty()];
+                p.help #name-help { "A DN such as " code { (example) } ", or the part of it that names you: your login." }
+                label for="password" { "Password" }
+                input #password type="password" name="password" autocomplete="current-password" required
+                    autofocus[!attempted.name.is_empty()];
+                button.primary type="submit" { "Log in" }
+            }
+            @if super::reset::allowed(admin).is_some() {
+                p { a href="/reset" { "Forgotten password" } }
             }
         },
     )
@@ -181,7 +177,7 @@ pub(super) async fn resolve(admin: &Admin, name: &str) -> String {
 /// The one entry below the suffixes with this `uid`. The page asks in the name of each database's root DN: anonymous, who is about
 /// to log in, may not have the right.
 fn called(server: &Server, suffixes: &[String], uid: &str) -> Option<String> {
-    let filter = FilterBuf::parse(&format!("(uid={})", names::filter_value(uid))).ok()?;
+    let filter = FilterBuf::parse(&format!("(uid={})", escaped(uid))).ok()?;
     let generation = server.generation_in_force();
     let anonymous = Arc::default();
     let online = Online { server, generation: &generation, anonymous: &anonymous, subject: &anonymous };

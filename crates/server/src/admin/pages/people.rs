@@ -2,6 +2,7 @@
 
 use larix_proto::control::{ControlValue as _, SortKey, SortRequest};
 use larix_proto::extended::PasswordModify;
+use larix_proto::filter::escaped;
 use larix_proto::{ModifyOperation, Scope};
 use maud::{Markup, html};
 
@@ -300,9 +301,8 @@ pub(super) fn new_base(visit: &Visit<'_>) -> String {
 }
 
 async fn groups_of(client: &mut LdapClient, base: &str, person: &ReceivedEntry) -> Vec<ReceivedEntry> {
-    let dn = names::filter_value(&person.dn);
-    let login =
-        person.text("uid").map(|uid| format!("(memberUid={})", names::filter_value(uid))).unwrap_or_default();
+    let dn = escaped(&person.dn);
+    let login = person.text("uid").map(|uid| format!("(memberUid={})", escaped(uid))).unwrap_or_default();
     let filter = format!("(|(member={dn})(uniqueMember={dn}){login})");
     let page = client.page(base, Scope::Subtree, &filter, &["cn"], (GROUPS_MAX, b"")).await;
     page.map(|page| page.entries).unwrap_or_default()

@@ -1,6 +1,7 @@
 //! An entry deleted or renamed, and an entry as LDIF.
 
 use larix_proto::control::{Assertion, ControlValue as _, TreeDelete};
+use larix_proto::filter::escaped;
 use larix_proto::{ControlBuf, FilterBuf, Rdn, Scope};
 use maud::html;
 
@@ -85,7 +86,7 @@ fn unchanged(csn: &str, seen: &str) -> Option<ControlBuf> {
     if csn.is_empty() || seen.is_empty() {
         return None;
     }
-    let filter = FilterBuf::parse(&format!("(entryCSN={})", names::filter_value(seen))).ok()?;
+    let filter = FilterBuf::parse(&format!("(entryCSN={})", escaped(seen))).ok()?;
     Some(Assertion { filter: filter.as_filter() }.to_control(true))
 }
 

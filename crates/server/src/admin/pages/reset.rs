@@ -22,7 +22,7 @@ use crate::admin::reply::{PageResult, Problem, Reply, explain};
 use crate::admin::reset_codes::{Full, OpenCode, Refused, grouped};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::Session;
-use crate::admin::{Admin, ClientConnection, assets};
+use crate::admin::{Admin, ClientConnection};
 use crate::backup::MICROS;
 use crate::clock::SystemRandom;
 use crate::log::printable;
@@ -120,46 +120,41 @@ async fn may_set_password(visit: &Visit<'_>, dn: &str) -> Result<bool, Problem> 
 
 /// The user's half before it is sent, or what was wrong with it.
 pub(in crate::admin) fn page(token: &str, name: &str, error: Option<&str>, by_mail: bool) -> Markup {
-    layout::document(
+    layout::before_login(
         "Forgotten password",
-        html! {
-            main.login #main {
-                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
-                h1 { "Forgotten password" }
-                @if let Some(error) = error { div.problem role="alert" { p { (error) } } }
-                p { "Ask those who look after your account for a code. It works once, for some minutes." }
-                @if by_mail { p { "Or " a href="/reset/mail" { "have a code sent to your mail address" } "." } }
-                form method="post" action="/reset" {
-                    input type="hidden" name="csrf" value=(token);
-                    label for="name" { "Your login" }
-                    input #name name="name" value=(name) autocomplete="username" required autocapitalize="none" spellcheck="false"
-                        autofocus[name.is_empty()];
-                    label for="code" { "The code" }
-                    input #code name="code" autocomplete="one-time-code" required autocapitalize="characters" spellcheck="false"
-                        autofocus[!name.is_empty()];
-                    label for="new" { "A new password" }
-                    input #new type="password" name="new" autocomplete="new-password" required;
-                    label for="again" { "The new password again" }
-                    input #again type="password" name="again" autocomplete="new-password" required;
-                    button.primary type="submit" { "Set the password" }
-                }
-                p { a href="/login" { "Back to the login" } }
+        "Forgotten password",
+        error,
+        &html! {
+            p { "Ask those who look after your account for a code. It works once, for some minutes." }
+            @if by_mail { p { "Or " a href="/reset/mail" { "have a code sent to your mail address" } "." } }
+            form method="post" action="/reset" {
+                input type="hidden" name="csrf" value=(token);
+                label for="name" { "Your login" }
+                input #name name="name" value=(name) autocomplete="username" required autocapitalize="none" spellcheck="false"
+                    autofocus[name.is_empty()];
+                label for="code" { "The code" }
+                input #code name="code" autocomplete="one-time-code" required autocapitalize="characters" spellcheck="false"
+                    autofocus[!name.is_empty()];
+                label for="new" { "A new password" }
+                input #new type="password" name="new" autocomplete="new-password" required;
+                label for="again" { "The new password again" }
+                input #again type="password" name="again" autocomplete="new-password" required;
+                button.primary type="submit" { "Set the password" }
             }
+            p { a href="/login" { "Back to the login" } }
         },
     )
 }
 
 /// After a change.
 pub(in crate::admin) fn done() -> Markup {
-    layout::document(
+    layout::before_login(
         "Your password is set",
-        html! {
-            main.login #main {
-                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
-                h1 { "Your password is set" }
-                p role="status" { "The code is used up. Log in with the new password." }
-                p { a.button.primary href="/login" { "Log in" } }
-            }
+        "Your password is set",
+        None,
+        &html! {
+            p role="status" { "The code is used up. Log in with the new password." }
+            p { a.button.primary href="/login" { "Log in" } }
         },
     )
 }

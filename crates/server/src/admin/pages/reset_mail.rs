@@ -25,8 +25,7 @@ use crate::admin::form::Form;
 use crate::admin::mailer::{Mail, Mailer, first_line};
 use crate::admin::reset_codes::grouped;
 use crate::admin::sessions::{Identity, Session};
-use crate::admin::{Admin, ClientConnection, assets, names};
-use crate::background_pool::while_waiting;
+use crate::admin::{Admin, ClientConnection, names};
 use crate::clock::SystemRandom;
 use crate::log::printable;
 use crate::sasl::identity::Lookups as _;
@@ -34,6 +33,7 @@ use crate::sasl::online::Online;
 use crate::server::Server;
 use crate::statistics::ListenerInfo;
 use crate::tls::TlsFacts;
+use crate::waiting_thread::while_waiting;
 
 /// Names that are looked up at once.
 const LOOK_UPS_MAX: usize = 16;
@@ -53,40 +53,35 @@ pub(in crate::admin) fn mails(admin: &Admin) -> Option<(PasswordReset, ResetMail
 }
 
 pub(in crate::admin) fn page(token: &str, name: &str, error: Option<&str>) -> Markup {
-    layout::document(
+    layout::before_login(
         "A code by mail",
-        html! {
-            main.login #main {
-                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
-                h1 { "A code by mail" }
-                @if let Some(error) = error { div.problem role="alert" { p { (error) } } }
-                p { "The code goes to the mail address of your account. With it you set a new password." }
-                form method="post" action="/reset/mail" {
-                    input type="hidden" name="csrf" value=(token);
-                    label for="name" { "Your login" }
-                    input #name name="name" value=(name) autocomplete="username" required autocapitalize="none" spellcheck="false"
-                        autofocus;
-                    button.primary type="submit" { "Send a code" }
-                }
-                p { a href="/login" { "Back to the login" } }
+        "A code by mail",
+        error,
+        &html! {
+            p { "The code goes to the mail address of your account. With it you set a new password." }
+            form method="post" action="/reset/mail" {
+                input type="hidden" name="csrf" value=(token);
+                label for="name" { "Your login" }
+                input #name name="name" value=(name) autocomplete="username" required autocapitalize="none" spellcheck="false"
+                    autofocus;
+                button.primary type="submit" { "Send a code" }
             }
+            p { a href="/login" { "Back to the login" } }
         },
     )
 }
 
 /// What everybody sees.
 pub(in crate::admin) fn confirmation() -> Markup {
-    layout::document(
+    layout::before_login(
         "A code by mail",
-        html! {
-            main.login #main {
-                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
-                h1 { "Look at your mail" }
-                p role="status" {
-                    "If there is an account with this login and a mail address, a code is on its way. If none comes, ask those who look after your account."
-                }
-                p { a.button.primary href="/reset" { "I have the code" } }
+        "Look at your mail",
+        None,
+        &html! {
+            p role="status" {
+                "If there is an account with this login and a mail address, a code is on its way. If none comes, ask those who look after your account."
             }
+            p { a.button.primary href="/reset" { "I have the code" } }
         },
     )
 }
@@ -107,7 +102,8 @@ pub(in crate::admin) fn ask(
     }
     let from = connection.peer.ip().to_canonical();
     let now = admin.server.clock.monotonic();
-    if admin.looking_up.get() >= LOOK_UPS_MAX {
+    // With the page's own.
+    if Rc::strong_count(&admin.looking_up) > LOOK_UPS_MAX {
         let text = "Too many ask for a code now. Try again in a minute.".to_owned();
         return Err((StatusCode::SERVICE_UNAVAILABLE, text));
     }
@@ -125,15 +121,12 @@ pub(in crate::admin) fn ask(
         lifetime: reset.lifetime,
         mail,
     };
-    let place = LookUpPermit::take(admin);
+    let (permit, server) = (Rc::clone(&admin.looking_up), Arc::clone(&admin.server));
     tokio::task::spawn_local(async move {
         if let Err(why) = request.answer().await {
-            place
-                .0
-                .server
-                .log
-                .notice(format_args!("admin: no code by mail, asked for from IP={from}: {why}"));
+            server.log.notice(format_args!("admin: no code by mail, asked for from IP={from}: {why}"));
         }
+        drop(permit);
     });
     Ok(())
 }
@@ -169,22 +162,6 @@ fn locked_since(server: &Server, url: &LdapUrl) -> Result<Option<String>, Fault>
 fn stands_for_ever(since: &str) -> bool {
     let year = since.get(..4).and_then(|year| year.parse::<u32>().ok());
     year.is_none_or(|year| year <= EPOCH_YEAR)
-}
-
-/// One of [`LOOK_UPS_MAX`], given back however the look-up ends.
-struct LookUpPermit(Rc<Admin>);
-
-impl LookUpPermit {
-    fn take(admin: &Rc<Admin>) -> Self {
-        admin.looking_up.set(admin.looking_up.get() + 1);
-        Self(admin.clone())
-    }
-}
-
-impl Drop for LookUpPermit {
-    fn drop(&mut self) {
-        self.0.looking_up.set(self.0.looking_up.get().saturating_sub(1));
-    }
 }
 
 /// A request that was answered, and is carried out.

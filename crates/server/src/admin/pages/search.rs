@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use larix_proto::Scope;
 use larix_proto::control::SortKey;
+use larix_proto::filter::escaped;
 use maud::{Markup, html};
 
 use super::browse::from_hex;
@@ -14,7 +15,6 @@ use super::search_results::SearchResults;
 use crate::admin::assets;
 use crate::admin::client::ReceivedEntry;
 use crate::admin::form::{Form, url};
-use crate::admin::names;
 use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 
@@ -273,7 +273,7 @@ async fn plan(visit: &Visit<'_>, base: &str, filter: &str) -> Result<Markup, Pro
 
 /// The filter with one more condition from the builder's fields.
 pub(in crate::admin) fn with_condition(filter: &str, attribute: &str, operator: &str, value: &str) -> String {
-    let value = names::filter_value(value);
+    let value = escaped(value);
     let condition = match operator {
         _ if attribute.is_empty() => String::new(),
         "present" => format!("({attribute}=*)"),

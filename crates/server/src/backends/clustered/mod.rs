@@ -29,16 +29,16 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
-use super::engine_database::{self, EngineDatabase, internal_error};
+use super::engine_database::{self, EngineDatabase};
 use super::{Common, identities};
 use crate::access_log::Gate;
-use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Unconfirmed};
 use crate::statistics::latency::in_database;
+use crate::waiting_thread::{may_wait, note_missed_lookup};
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
     First, Identities, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, Secret,
-    SharedContent, Verdict,
+    SharedContent, Verdict, answer_now,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -138,7 +138,7 @@ impl SharedDatabase {
         let whose = (subject, controls);
         let compared =
             engine_database::compare(database, whose, &self.common.default_referrals, (dn, request));
-        compared.map(|(result, _)| result).map_err(|_| internal_error())
+        compared.map(|(result, _)| result).map_err(|_| LdapResult::internal_error())
     }
 
     fn failure(&self, fault: &Fault) -> LdapResult {
@@ -406,10 +406,7 @@ impl Backend for ClusteredBackend {
         let leads = || if is_refused { Ok(()) } else { self.leads(&target.unwrap_or_default(), hops) };
         let handle = match self.handle().and_then(|handle| leads().map(|()| handle)) {
             Ok(handle) => handle,
-            Err(result) => {
-                done(result.into());
-                return PendingAnswer::default();
-            }
+            Err(result) => return answer_now(done, result),
         };
         handle.database.change(&self.common, changes, &|dn| self.locate(context, dn), done);
         PendingAnswer::default()

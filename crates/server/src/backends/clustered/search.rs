@@ -21,7 +21,6 @@ use super::held::{Answer, HeldAnswer, Outcome};
 use super::mailbox::{MailboxContent, SharedMailbox};
 use super::{AGAIN_MAX, ClusteredBackend, SharedDatabase, note, too_late};
 use crate::access_log::Gate;
-use crate::backends::engine_database::internal_error;
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::search_limits;
 use crate::cluster::{Node, SharedStore, Turn};
@@ -220,7 +219,7 @@ impl ClusteredSearch {
             Outcome::Overtaken => self.answer_anew(budget, out),
             Outcome::Refused(why) => {
                 let result = self.work.as_ref().map(|work| work.handle.unconfirmed(why));
-                Some(StepOutcome::Done(result.unwrap_or_else(internal_error), Vec::new()))
+                Some(StepOutcome::Done(result.unwrap_or_else(LdapResult::internal_error), Vec::new()))
             }
         }
     }
@@ -264,7 +263,7 @@ impl ClusteredSearch {
         let slice = match self.mailbox.take() {
             MailboxContent::Slice(slice) => slice,
             MailboxContent::Nothing => return None,
-            MailboxContent::Lost => return Some(Err(internal_error())),
+            MailboxContent::Lost => return Some(Err(LdapResult::internal_error())),
         };
         self.is_out = false;
         let FinishedSlice { mut work, mut out, mut step } = *slice;
@@ -483,7 +482,7 @@ impl OwnedSearch {
         let database = handle.served().database();
         let limits = search_limits::of_search(view, &self.rules, &self.subject, self.kept.base())?;
         let Some(search) = self.kept.search() else {
-            return Ok(Err((internal_error(), Vec::new())));
+            return Ok(Err((LdapResult::internal_error(), Vec::new())));
         };
         let own = (&*handle.common, database);
         let task_or_end = engine_search::task(own, view, (&self.subject, self.began), search, limits);

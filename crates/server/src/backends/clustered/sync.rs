@@ -23,7 +23,6 @@ use super::search::{OwnedSearch, SLICE_CANDIDATES, SLICE_NANOS};
 use super::{ClusteredBackend, SharedDatabase, too_late};
 use crate::access_log::Gate;
 use crate::backends::consumer_search::{self, ConsumerSearch};
-use crate::backends::engine_database::internal_error;
 use crate::cluster::{Node, SharedStore, Turn, check_logged};
 use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, StepOutcome};
 
@@ -126,7 +125,7 @@ fn change_signal(mailbox: &SharedMailbox<FinishedSlice>) -> Arc<ChangeSignal> {
 impl ClusteredSync {
     /// Has a thread run the next slice.
     fn send_out(&mut self) -> Result<(), LdapResult> {
-        let Some(work) = self.work.take() else { return Err(internal_error()) };
+        let Some(work) = self.work.take() else { return Err(LdapResult::internal_error()) };
         let node = Arc::clone(&work.handle.node);
         self.mailbox.send_out(&node.pool, move |turn| match turn {
             Turn::Go => work.slice(),
@@ -169,7 +168,7 @@ impl Cursor for ClusteredSync {
                 MailboxContent::Nothing => return StepOutcome::Waiting,
                 MailboxContent::Lost => {
                     self.is_out = false;
-                    return StepOutcome::Done(internal_error(), Vec::new());
+                    return StepOutcome::Done(LdapResult::internal_error(), Vec::new());
                 }
                 MailboxContent::Slice(slice) => self.take_in(*slice),
             }
@@ -249,7 +248,7 @@ impl Work {
                 Err(end) => return ended(end),
             }
         }
-        let Some(search) = &mut self.search else { return ended((internal_error(), Vec::new())) };
+        let Some(search) = &mut self.search else { return ended((LdapResult::internal_error(), Vec::new())) };
         let refreshes = !search.persists();
         let clock = &*self.handle.common.services.clock;
         let budget = Budget { candidates: SLICE_CANDIDATES, nanos: SLICE_NANOS, bytes: OUTPUT_HIGH, clock };
@@ -272,7 +271,7 @@ impl Work {
     }
 
     fn begin(&self, database: &Database<SharedStore>) -> Result<SyncSearch<SharedStore>, End> {
-        let failed = |_| (internal_error(), Vec::new());
+        let failed = |_| (LdapResult::internal_error(), Vec::new());
         check(database).map_err(|refused| (refused, Vec::new()))?;
         let snapshot = database.store().snapshot().map_err(|error| failed(error.into()))?;
         let view = database.view(&snapshot).map_err(failed)?;
@@ -296,5 +295,5 @@ impl Work {
 fn check(database: &Database<SharedStore>) -> Result<(), LdapResult> {
     let checked = database.store().snapshot().and_then(|now| check_logged(&now, database.server_id()));
     // The thread has a note of what could not be read.
-    checked.unwrap_or_else(|_| Err(internal_error()))
+    checked.unwrap_or_else(|_| Err(LdapResult::internal_error()))
 }

@@ -272,8 +272,8 @@ fn a_search_that_is_away_is_ended_at_once_and_counted() {
     for (number, (name, how, results, turn)) in cases.into_iter().enumerate() {
         let mut connection = bench.connect();
         let (open, gate) = channel();
-        assert!(pool.are_there());
-        pool.take(Gate(gate));
+        assert!(pool.has_thread());
+        pool.push(Box::new(Gate(gate)));
         let mut out = Vec::new();
         ask(&mut connection, &search(2, ANY, (0, 0)), &mut out);
         assert_eq!(connection.parts().0.pending(), 1, "{name}");

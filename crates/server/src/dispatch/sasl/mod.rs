@@ -24,7 +24,7 @@ use larix_schema::NormalDn;
 use super::bind::{BindStep, Login, LoginKind};
 use super::identities::{IdentityResolver, none_missed};
 use super::{Completion, Dispatcher, RequestInFlight};
-use crate::background_pool::{Turns, take_missed_lookup, while_waiting};
+use crate::background_pool::Turns;
 use crate::clock::SystemRandom;
 use crate::connection::RemoteLookups;
 use crate::log::printable;
@@ -35,6 +35,7 @@ use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::security_layer::SecurityLayer;
 use crate::server::Server;
 use crate::session::Method;
+use crate::waiting_thread::{take_missed_lookup, while_waiting};
 use exchange::{Claim, DigestLayer, Exchange, ScramStart, State, TOKEN_MAX};
 
 /// Random bytes in a nonce.
@@ -472,11 +473,11 @@ pub(super) fn look_up_acting(
     then: impl FnOnce(Box<SaslLogin>) + Send + 'static,
 ) {
     let waits = login.asks_for_another() && server.databases().looks_up() != RemoteLookups::None;
-    if !waits || !server.lookups.are_there() {
+    if !waits || !server.lookups.has_thread() {
         return then(login);
     }
     let lookups = Arc::clone(&server);
-    lookups.lookups.take(ActingLookup { server, anonymous, dn, login, then: Box::new(then) });
+    lookups.lookups.push(Box::new(ActingLookup { server, anonymous, dn, login, then: Box::new(then) }));
 }
 
 /// The mechanism's name in identities: a channel binding does not change the identity.

@@ -26,7 +26,6 @@ struct Balancer<'f> {
     figures: &'f Figures,
 }
 
-/// The labels of a server.
 fn labels(server: &ServerFigures) -> [(&'static str, String); 2] {
     [("tier", server.tier.to_string()), ("server", server.url.clone())]
 }

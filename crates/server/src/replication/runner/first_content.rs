@@ -10,6 +10,7 @@ use larix_replication::consumer::{Action, BATCH_CHANGES, FirstEntry, Session};
 
 use super::batches::Manner;
 use super::{Runner, SessionEnd};
+use crate::services::cores;
 
 /// How often the first content is taken as a whole. A provider that is gone before its end each time gets further with
 /// batches, which stay.
@@ -107,12 +108,11 @@ impl Runner {
         if self.first.left == 0 || is_part || !self.task.is_whole() || !rules.attributes.is_whole() {
             return;
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.first.buried.clear();
         self.first.fill = database.fill(FillOptions {
             scratch: self.task.directory.clone(),
             schema_checking: rules.schema_checking,
-            threads: cores.min(FILL_THREADS),
+            threads: cores().min(FILL_THREADS),
         });
         if self.first.fill.is_some() {
             self.first.left -= 1;

@@ -36,8 +36,7 @@ pub(crate) fn judge(
     let WriteOperation::Modify { object, changes } = operation else {
         return Err(unwilling("operation not supported within namingContext"));
     };
-    let invalid = |_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
-    let dn = tree.schema.parse_dn(object).map_err(invalid)?;
+    let dn = tree.schema.parse_dn(object).map_err(|_| LdapResult::invalid_dn())?;
     let (entry, facts) = tree.find(&dn)?;
     let target = AccessTarget { dn: &dn, entry: facts.as_ref() as &dyn EntryFacts };
     let allows = |item: Item<'_>, privilege| tree.policy.check(tree.subject, &target, item, privilege);

@@ -9,12 +9,13 @@ use larix_engine::writer;
 use tokio::sync::oneshot;
 
 use super::{Task, TaskEnd};
-use crate::background_pool::{Turns, while_waiting};
+use crate::background_pool::Turns;
 use crate::connection::{Connection, Turn};
 use crate::dispatch::Dispatcher;
 use crate::log;
 use crate::panics;
 use crate::server::Server;
+use crate::waiting_thread::while_waiting;
 
 /// A task's connection: there, but while a large request of it is started elsewhere.
 pub(super) struct TaskConnection(Option<Connection<Dispatcher>>);
@@ -91,7 +92,7 @@ impl Task<'_> {
         let server = &self.core.server;
         let waits = self.connection.has_lookup_next();
         let pool = if waits { &server.lookups } else { &server.long_searches };
-        if !pool.are_there() {
+        if !pool.has_thread() {
             self.connection.start_large();
             return Ok(Turn::More);
         }
@@ -100,7 +101,7 @@ impl Task<'_> {
         log::hand_over();
         let Some(connection) = self.connection.0.take() else { return Err(TaskEnd::Lost) };
         let (back, started) = oneshot::channel();
-        pool.take(Large { server: Arc::clone(server), waits, connection, back });
+        pool.push(Box::new(Large { server: Arc::clone(server), waits, connection, back }));
         match started.await {
             Ok(connection) => {
                 self.connection = TaskConnection::new(connection);

@@ -3,6 +3,7 @@
 //! Years are counted from March, so that the leap day is the last of its year.
 
 /// Days from 1970-01-01 to a date; month and day count from 1.
+#[inline]
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -13,6 +14,7 @@ pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
 }
 
 /// Year, month and day, so many days after 1970-01-01.
+#[inline]
 pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
