@@ -44,6 +44,25 @@ fn words_with_blanks_and_empty_ones_in_slapd_d() {
     assert_eq!(mdb.directory, std::path::Path::new("/nowhere/a b"));
 }
 
+/// An auxiliary class there would keep all changes of these entries away.
+#[test]
+fn servers_below_overlays_have_the_class_of_their_kind() {
+    let clock = ManualClock::new(Timestamp::from_seconds(1_700_000_000));
+    let random = SeededRandom::new(7);
+    let text = "include $D/core.schema\noverlay chain\nchain-uri ldap://a/\ndatabase mdb\nsuffix cn=x\n\
+                directory /nowhere/x\noverlay translucent\nuri ldap://b/\n";
+    let (directory, config) =
+        read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
+    let target = directory.path().join("slapd.d");
+    crate::convert(&config.unwrap(), &target, &Stamp { clock: &clock, random: &random })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let entries = Config::from_slapd_d(&target).unwrap_or_else(|error| panic!("{error}")).entries();
+    let servers = entries.iter().filter(|entry| entry.dn.contains("ldap,olcOverlay="));
+    let classes: Vec<&[u8]> =
+        servers.flat_map(|entry| entry.values("structuralObjectClass").iter()).map(Vec::as_slice).collect();
+    assert_eq!(classes, [&b"olcLDAPConfig"[..]; 3]);
+}
+
 /// In slapd.d, modules come before the schema that their definitions need, and in a slapd.conf they may.
 #[test]
 fn modules_come_before_the_schema_that_their_definitions_need() {
