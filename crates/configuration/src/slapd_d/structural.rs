@@ -22,8 +22,9 @@ fn is_one_of(names: &[&str], class: &[u8]) -> bool {
 
 /// The class, whatever the order in which the entry names its classes; empty if it has none.
 pub(super) fn structural_class(entry: &ConfigEntry) -> Vec<u8> {
-    // Of several the last one.
-    let rank = |class: &&Vec<u8>| (!is_one_of(&TOPMOST, class), !is_one_of(&GENERAL, class));
+    // Classes such as extensibleObject may be added. Of several the last one.
+    let is_own = |class: &[u8]| class.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"olc"));
+    let rank = |class: &&Vec<u8>| (is_own(class) && !is_one_of(&TOPMOST, class), !is_one_of(&GENERAL, class));
     let classes = entry.values("objectClass").iter().filter(|class| !is_one_of(&AUXILIARY, class));
     classes.max_by_key(rank).cloned().unwrap_or_default()
 }
@@ -71,7 +72,7 @@ mod tests {
             (&["olcFrontendConfig", "olcDatabaseConfig"], "olcDatabaseConfig"),
             (&["olcDatabaseConfig", "olcMdbConfig"], "olcMdbConfig"),
             (&["olcMdbConfig", "olcDatabaseConfig", "olcConfig", "top"], "olcMdbConfig"),
-            (&["olcOverlayConfig"], "olcOverlayConfig"),
+            (&["olcOverlayConfig", "extensibleObject"], "olcOverlayConfig"),
             (&["olcLDAPConfig", "olcChainDatabase"], "olcLDAPConfig"),
             (&["olcLDAPConfig", "OLCTRANSLUCENTDATABASE"], "olcLDAPConfig"),
             (&["olcPPolicyAbstractRule", "olcPPolicyScopedRule"], "olcPPolicyScopedRule"),
@@ -79,8 +80,9 @@ mod tests {
         ] {
             let mut entry = ConfigEntry::new("cn=x,cn=config", classes);
             assert_eq!(structural_class(&entry), expected.as_bytes(), "{classes:?}");
-            let Some(last) = classes.last() else { continue };
-            entry.text(NAME, last);
+            let stored = classes.iter().rfind(|class| **class != "extensibleObject");
+            let Some(stored) = stored else { continue };
+            entry.text(NAME, stored);
             mend(&mut entry);
             assert_eq!(entry.values(NAME).first().unwrap(), expected.as_bytes(), "{classes:?}");
         }
