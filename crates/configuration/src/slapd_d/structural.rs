@@ -20,10 +20,14 @@ fn is_one_of(names: &[&str], class: &[u8]) -> bool {
     names.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(class))
 }
 
+/// Whether it is a class of cn=config: others, such as extensibleObject, may be added.
+fn is_own(class: &[u8]) -> bool {
+    class.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"olc"))
+}
+
 /// The class, whatever the order in which the entry names its classes; empty if it has none.
 pub(super) fn structural_class(entry: &ConfigEntry) -> Vec<u8> {
-    // Classes such as extensibleObject may be added. Of several the last one.
-    let is_own = |class: &[u8]| class.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"olc"));
+    // Of several the last one.
     let rank = |class: &&Vec<u8>| (is_own(class) && !is_one_of(&TOPMOST, class), !is_one_of(&GENERAL, class));
     let classes = entry.values("objectClass").iter().filter(|class| !is_one_of(&AUXILIARY, class));
     classes.max_by_key(rank).cloned().unwrap_or_default()
