@@ -10,7 +10,7 @@ use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind, Syn
 
 use super::balancer;
 use super::defaults::is_default;
-use super::diagnostic::{Notes, Origin};
+use super::diagnostic::{ConfigError, Notes, Origin};
 use super::kinds::{self, CACHE_KIND, DatabaseKind, KindSettings, MdbSettings, SERVER_KIND, target_settings};
 use super::line;
 use super::model::{
@@ -118,6 +118,8 @@ pub(super) struct Builder {
     pub(super) defined: Defined,
     /// What the definitions make, until there is another one.
     schema: Option<Arc<Schema>>,
+    /// Modules whose definitions need what is not defined yet, and where they are loaded.
+    awaiting: Vec<(&'static Descriptor, Origin)>,
 }
 
 impl Builder {
@@ -140,6 +142,7 @@ impl Builder {
             definitions: SchemaBuilder::system(),
             defined: Defined::Not,
             schema: None,
+            awaiting: Vec::new(),
         }
     }
 
@@ -612,6 +615,9 @@ impl Builder {
 
     /// The section that was applied last is complete. `known`: the schema behind it as it was before.
     pub(super) fn end_section(&mut self, known: Option<&Arc<Schema>>) {
+        for (descriptor, origin) in std::mem::take(&mut self.awaiting) {
+            self.define_for_module(descriptor, &origin);
+        }
         let step = match (&self.in_front, known) {
             (Some(front), _) if front.is_open => Arc::new(front.tried.clone().build()),
             (Some(front), Some(known)) if !front.added.is_empty() => {
@@ -661,14 +667,7 @@ impl Builder {
                 let at = call.text.char_indices().nth(position).map_or(call.text.len(), |(at, _)| at);
                 Fault::text(at, error.kind.to_string())
             }
-            kind => {
-                let remedy = match &kind {
-                    SchemaErrorKind::UnknownAttributeType(name)
-                    | SchemaErrorKind::UnknownObjectClass(name) => bundle_remedy(name),
-                    _ => None,
-                };
-                Fault { help: remedy, ..Fault::argument(0, kind.to_string()) }
-            }
+            kind => Fault { help: remedy_of(&kind), ..Fault::argument(0, kind.to_string()) },
         })
     }
 
@@ -706,6 +705,29 @@ impl Builder {
         self.define_unless_known(descriptor.schema)
     }
 
+    /// The same for a module. What its definitions need may be defined behind it, as in cn=config, where modules come before the schema.
+    pub(super) fn define_for_module(&mut self, descriptor: &'static Descriptor, origin: &Origin) {
+        if self.define_for(descriptor).is_err() {
+            self.awaiting.push((descriptor, origin.clone()));
+        }
+    }
+
+    /// Defines what comes with modules that came before the schema. To be called once the schema is read.
+    ///
+    /// # Errors
+    /// Names a module, and what its definitions need.
+    pub(super) fn define_awaited(&mut self) -> Result<(), ConfigError> {
+        for (descriptor, origin) in std::mem::take(&mut self.awaiting) {
+            self.define_for(descriptor).map_err(|fault| {
+                let text = format!("`moduleload {}`: {}", descriptor.name, fault.message);
+                let mut error = ConfigError::new(origin, text);
+                error.help = fault.help;
+                error
+            })?;
+        }
+        Ok(())
+    }
+
     /// The same for definitions that come with something else.
     pub(super) fn define_unless_known(&mut self, definitions: &str) -> Result<(), Fault> {
         for line in line::logical_lines(definitions) {
@@ -718,7 +740,10 @@ impl Builder {
             }
             self.schema = None;
             let added = define_in(&mut self.definitions, &keyword.to_ascii_lowercase(), &[], text);
-            added.map_err(|error| Fault::argument(0, format!("what comes with it: {error}")))?;
+            added.map_err(|error| Fault {
+                help: remedy_of(&error.kind),
+                ..Fault::argument(0, format!("what comes with it: {error}"))
+            })?;
         }
         Ok(())
     }
@@ -785,6 +810,16 @@ fn check_arguments(call: &Call<'_>) -> Result<(), Fault> {
         call.switch()?;
     }
     Ok(())
+}
+
+/// What to do about a definition that names what is not defined.
+fn remedy_of(kind: &SchemaErrorKind) -> Option<String> {
+    match kind {
+        SchemaErrorKind::UnknownAttributeType(name) | SchemaErrorKind::UnknownObjectClass(name) => {
+            bundle_remedy(name)
+        }
+        _ => None,
+    }
 }
 
 /// The name of a schema section: the file's name without directory and extension.

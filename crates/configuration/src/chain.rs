@@ -23,6 +23,21 @@ pub(super) const SERVER_CLASS: &str = "olcChainDatabase";
 /// What may stand before the first `chain-uri`, as in OpenLDAP.
 const COMMON: [&str; 6] =
     ["timeout", "tls", "rebind-as-user", "chase-referrals", "t-f-support", "proxy-whoami"];
+/// What OpenLDAP writes beyond that into the first entry of each slapd.d: it holds anyway.
+const SHOWN_IN_FIRST: [(&str, &str); 12] = [
+    ("olcDbCancel", "abandon"),
+    ("olcDbConnectionPoolMax", "16"),
+    ("olcDbKeepalive", "0:0:0"),
+    ("olcDbNoRefs", "FALSE"),
+    ("olcDbNoUndefFilter", "FALSE"),
+    ("olcDbOnErr", "continue"),
+    ("olcDbProtocolVersion", "3"),
+    ("olcDbRemoveUnknownSchema", "FALSE"),
+    ("olcDbSessionTrackingRequest", "FALSE"),
+    ("olcDbSingleConn", "FALSE"),
+    ("olcDbTcpUserTimeout", "0"),
+    ("olcDbUseTemporaryConn", "FALSE"),
+];
 /// What stands before each of them in slapd.conf.
 pub(super) const PREFIX: &str = "chain-";
 /// Servers of one overlay.
@@ -242,21 +257,44 @@ fn section(common: Option<&Database>, origin: &Origin) -> Database {
     Database::new(kind, CommonSettings::default(), origin.clone())
 }
 
-/// What of a section below the overlay slapd.conf has: in the first one, of what holds for all, nothing but what may stand before the first
-/// `chain-uri`; what OpenLDAP writes there beyond that into each slapd.d is what holds anyway.
-pub(super) fn slapd_conf_settings(number: usize, settings: &Settings) -> Settings {
-    let is_common = |attribute: &str| {
-        COMMON.iter().any(|keyword| {
+/// Whether slapd.conf has a line for a setting of a section below the overlay: in the first one, of what holds for all, for nothing but what
+/// may stand before the first `chain-uri`.
+fn has_line(number: usize, attribute: &str) -> bool {
+    number > 0
+        || COMMON.iter().any(|keyword| {
             let of_kind = |directive: &&Directive| directive.scope == Scope::Kind(SERVER_KIND);
             let mut candidates = directives::all().filter(of_kind).filter(|own| own.is_attribute(attribute));
             candidates.any(|own| own.is_keyword(keyword))
         })
-    };
+}
+
+/// What of a section below the overlay slapd.conf has lines for.
+pub(super) fn slapd_conf_settings(number: usize, settings: &Settings) -> Settings {
     let mut written = Settings::default();
-    for setting in settings.iter().filter(|setting| number > 0 || is_common(setting.attribute)) {
+    for setting in settings.iter().filter(|setting| has_line(number, setting.attribute)) {
         setting.values.iter().for_each(|value| written.add(setting.attribute, value.clone()));
     }
     written
+}
+
+/// What it has none for and what does not hold anyway.
+pub(super) fn without_line(number: usize, settings: &Settings) -> Vec<(&'static str, &[u8])> {
+    let left = settings.iter().filter(|setting| !has_line(number, setting.attribute));
+    let values = left
+        .flat_map(|setting| setting.values.iter().map(move |value| (setting.attribute, value.as_slice())));
+    values.filter(|(attribute, value)| !holds_in_first(attribute, value)).collect()
+}
+
+/// Whether a setting of the first section below the overlay says what holds anyway.
+pub(super) fn holds_in_first(attribute: &str, value: &[u8]) -> bool {
+    SHOWN_IN_FIRST
+        .iter()
+        .any(|(known, default)| known.eq_ignore_ascii_case(attribute) && default.as_bytes() == value)
+}
+
+/// Whether an entry is one below the overlay's.
+pub(super) fn is_server(classes: &[Vec<u8>]) -> bool {
+    classes.iter().any(|class| class.eq_ignore_ascii_case(SERVER_CLASS.as_bytes()))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use larix_proto::dn::Dn;
 
 use super::balancer;
 use super::builder::directive::{Cardinality, Directive, Scope};
+use super::chain;
 use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
@@ -42,6 +43,7 @@ impl Config {
         let (current, mut wanted) = (Tree::of(self), Tree::of(wanted));
         wanted.keep_places(&current);
         wanted.keep_module_lists(&current);
+        wanted.keep_empty_servers(&current);
         let mut plan = Plan::default();
         let mut databases = current.databases;
         plan.remove("cn=config", DATABASE, &mut databases, &wanted.databases);
@@ -281,6 +283,21 @@ impl Tree {
         self.modules = lists;
     }
 
+    /// An entry below an overlay chain that sets nothing has no line in a file: OpenLDAP writes one for each such overlay. It stays.
+    fn keep_empty_servers(&mut self, current: &Self) {
+        for owner in self.fixed.iter_mut().chain(&mut self.databases) {
+            let mut others = current.fixed.iter().chain(&current.databases);
+            let Some(present) = others.find(|other| other.key == owner.key) else { continue };
+            for overlay in owner.children.iter_mut().filter(|overlay| overlay.children.is_empty()) {
+                let same = present.children.iter().find(|other| other.key == overlay.key);
+                let Some([server]) = same.map(|same| same.children.as_slice()) else { continue };
+                if chain::is_server(&server.classes) && server.attributes.is_empty() {
+                    overlay.children.push(server.clone());
+                }
+            }
+        }
+    }
+
     fn overlay_of(&mut self, dn: &str) -> Option<&mut Node> {
         let above = dn.split_once(',').map(|(_, above)| above.to_owned())?;
         self.owner_of(&above)?.children.iter_mut().find(|node| node.dn == above)
@@ -316,13 +333,20 @@ impl Node {
         let name = name.split_once('{').map_or(name, |(name, _)| name).to_owned();
         let names = entry.values("olcSuffix").first().or_else(|| entry.values("olcDbURI").first());
         let suffix = names.map(|suffix| String::from_utf8_lossy(suffix).to_lowercase());
+        let classes = entry.values("objectClass").to_vec();
+        let is_first_server =
+            *role == Role::Detail && chain::is_server(&classes) && split_number(leaf).0 == Some(0);
         let (mut attributes, mut defaults) = (Vec::new(), Vec::new());
         for attribute in entry.attributes.iter().filter(|attribute| !is_plain(&attribute.description)) {
             let description = attribute.description.clone();
             let ordered = is_ordered(&description);
             let values = attribute.values.iter().map(|value| if ordered { unnumbered(value) } else { value });
             let values: Vec<Vec<u8>> = values.map(<[u8]>::to_vec).collect();
-            if values.iter().all(|value| is_default_here(role, &description, value)) {
+            let holds_anyway = |value: &Vec<u8>| {
+                is_default_here(role, &description, value)
+                    || is_first_server && chain::holds_in_first(&description, value)
+            };
+            if values.iter().all(holds_anyway) {
                 defaults.push(description);
             } else {
                 attributes.push(AttributeValues { description, values });
@@ -332,7 +356,7 @@ impl Node {
             dn: entry.dn.clone(),
             key: format!("{} {}", name.to_ascii_lowercase(), suffix.unwrap_or_default()),
             name,
-            classes: entry.values("objectClass").to_vec(),
+            classes,
             attributes,
             defaults,
             children: Vec::new(),

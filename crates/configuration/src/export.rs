@@ -294,6 +294,9 @@ impl File {
                 self.prefix = chain::PREFIX;
                 self.settings(&settings, &[]);
                 self.prefix = "";
+                for (attribute, value) in chain::without_line(number, &server.settings) {
+                    self.without_form(attribute, value);
+                }
             }
         }
     }

@@ -328,6 +328,18 @@ mod tests {
     const DATABASE: &str = "database ldap\nsuffix o=x\nuri ldap://a\noverlay pcache\n";
     const ONE: &str = "pcache mdb 100 2 6 2\npcacheAttrset 0 cn sn\npcacheTemplate (sn=) 0 1h\n";
 
+    /// They are settings of the overlay, and stand in its entry.
+    #[test]
+    fn the_entry_may_have_the_settings_of_the_cache_s_database() {
+        let schema = larix_schema::SchemaBuilder::system().build();
+        let class = schema.object_class("olcPcacheConfig").unwrap();
+        let scope = crate::builder::directive::Scope::Kind(crate::kinds::CACHE_KIND);
+        for directive in crate::directives::all().filter(|directive| directive.scope == scope) {
+            let id = schema.attribute_type_id(directive.attribute).unwrap();
+            assert!(class.may.contains(&id), "{}", directive.attribute);
+        }
+    }
+
     #[test]
     fn what_is_read() {
         let lines = "dbnosync\npcache mdb 100 2 6 2\npcacheattrset 0 sn cn\nproxyattrset 1 mail undef:strange\n\

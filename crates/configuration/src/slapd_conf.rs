@@ -25,6 +25,7 @@ pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
     let mut reader = Reader::new(Builder::new(false), None);
     reader.file(path, None)?;
     ConfigError::together(reader.faults)?;
+    reader.builder.define_awaited()?;
     super::validate::complete(reader.builder.finish(Source::File(path.to_owned())))
 }
 
@@ -43,6 +44,7 @@ pub(super) fn read_lines(name: &str, text: String) -> Result<Config, ConfigError
         }
         reader.line(&file, &logical)?;
     }
+    reader.builder.define_awaited()?;
     super::validate::complete(reader.builder.finish(Source::File(path)))
 }
 
@@ -76,6 +78,7 @@ pub(super) fn read_more(builder: Builder, files: &[PathBuf]) -> Result<Builder, 
             return Err(ConfigError::new(Origin::BuiltIn, message).with_help(help));
         }
     }
+    reader.builder.define_awaited()?;
     Ok(reader.builder)
 }
 
@@ -196,6 +199,9 @@ impl Reader {
         let origin = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
         if directive.scope == Scope::Structure && directive.keyword == "include" {
             return self.include(file, logical, words, keyword);
+        }
+        if matches!(directive.keyword, "database" | "overlay" | "backend") {
+            self.builder.define_awaited()?;
         }
         let words = if directive.form == Form::Command { all } else { words };
         let arguments: Vec<String> = words.iter().map(|word| word.text.clone()).collect();

@@ -14,6 +14,7 @@ mod journal;
 mod journal_tests;
 mod places;
 mod splice;
+mod structural;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -38,6 +39,7 @@ pub use commit::{FileChanges, files_of_entries};
 pub use in_use::{InUse, User, server_of};
 pub use journal::{Keeper, RefusedJournal};
 use places::{dn_of, file_of, held_twice, superior_of};
+use structural::structural_class;
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";
 /// The file of the topmost entry.
@@ -122,6 +124,7 @@ pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), Confi
     note_orphans(directory, &files, &mut notes);
     let mut all = entries_of(directory, files, &mut notes)?;
     mend_values(&mut all, &mut notes);
+    all.iter_mut().for_each(structural::mend);
     let mut named: Vec<(EntryName, ConfigEntry)> = Vec::with_capacity(all.len());
     for entry in all {
         let name = EntryName::parse(&entry.dn).map_err(|why| {
@@ -325,14 +328,10 @@ impl Stamp<'_> {
     pub fn complete(&self, entry: &mut ConfigEntry) {
         let now = self.clock.now();
         let time = now.generalized();
-        let structural = entry.values("objectClass").last().cloned().unwrap_or_default();
-        // olcFrontendConfig is auxiliary.
-        let structural =
-            if structural == b"olcFrontendConfig" { b"olcDatabaseConfig".to_vec() } else { structural };
         let csn = CsnGenerator::new(0).next(now).to_string();
         let uuid = new_uuid(now, self.random).to_string();
         let defaults: [(&str, Vec<u8>); 7] = [
-            ("structuralObjectClass", structural),
+            ("structuralObjectClass", structural_class(entry)),
             ("entryUUID", uuid.into_bytes()),
             ("creatorsName", b"cn=config".to_vec()),
             ("createTimestamp", time.clone().into_bytes()),

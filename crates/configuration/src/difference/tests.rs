@@ -175,6 +175,31 @@ fn modules_stay_in_their_lists() {
     }
 }
 
+/// OpenLDAP writes an entry below each overlay chain, with what holds anyway or with nothing.
+#[test]
+fn servers_that_say_what_holds_anyway() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = || config(directory.path(), &format!("{BASE}overlay chain\n"));
+    let with = |attributes: &[(&str, &str)]| {
+        let dn = "olcDatabase={0}ldap,olcOverlay={0}chain,olcDatabase={1}mdb,cn=config";
+        let mut entry = ConfigEntry::new(dn, &["olcLDAPConfig", "olcChainDatabase"]);
+        entry.text("olcDatabase", "{0}ldap");
+        attributes.iter().for_each(|(name, value)| entry.text(name, value));
+        let all = file().entries().into_iter().chain([entry]).collect();
+        Config::from_entries(all, Source::QuickStart).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let shown = [("olcDbCancel", "abandon"), ("olcDbNoRefs", "FALSE")];
+    for attributes in [&shown[..0], &shown[..]] {
+        let current = with(attributes);
+        assert_eq!(current.difference(&file()).to_string(), "", "{attributes:?}");
+        assert_eq!(current.to_slapd_conf().without_form, Vec::<String>::new(), "{attributes:?}");
+    }
+    // slapd.conf has no line for it there.
+    let current = with(&[("olcDbCancel", "exop"), ("olcDbNoRefs", "FALSE")]);
+    assert_eq!(current.to_slapd_conf().without_form, ["olcDbCancel: exop"]);
+    assert!(!current.difference(&file()).is_empty());
+}
+
 /// Rules of a password policy that are entries mean the same as lines, and make room for other lines.
 #[test]
 fn rules_that_are_entries() {

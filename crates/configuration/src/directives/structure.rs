@@ -186,7 +186,7 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         }
     };
     if let Some(descriptor) = overlay_kind(name).and_then(|kind| kind.descriptor) {
-        builder.define_for(descriptor)?;
+        builder.define_for_module(descriptor, call.origin);
         if !descriptor.schema.is_empty() {
             // Its definitions are there without the overlay, too.
             return Ok(());

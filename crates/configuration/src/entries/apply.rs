@@ -84,6 +84,12 @@ pub(crate) fn from_entries(
         if faults.hide(name) {
             continue;
         }
+        if !matches!(name.role, Role::Global | Role::Module | Role::SchemaRoot | Role::Schema(_))
+            && let Err(fault) = builder.define_awaited()
+        {
+            faults.found.push(fault);
+            ConfigError::together(std::mem::take(&mut faults.found))?;
+        }
         let applied = match (&reusable, &name.role) {
             (Some(reusable), Role::Schema(section)) => reusable.apply(&mut builder, section, entry)?,
             _ => false,

@@ -3,8 +3,8 @@
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 
 use super::{COMMON, read};
-use crate::Config;
 use crate::slapd_d::{Stamp, add_entries};
+use crate::{Config, Source};
 
 /// slapd cuts these values at blanks, and starts with no empty one.
 #[test]
@@ -42,6 +42,44 @@ fn words_with_blanks_and_empty_ones_in_slapd_d() {
     assert_eq!(again.global.args_file.as_deref(), Some(std::path::Path::new("/nowhere/a\"b")));
     let mdb = again.databases[1].kind.mdb().expect("an mdb database");
     assert_eq!(mdb.directory, std::path::Path::new("/nowhere/a b"));
+}
+
+/// An auxiliary class there would keep all changes of these entries away.
+#[test]
+fn servers_below_overlays_have_the_class_of_their_kind() {
+    let clock = ManualClock::new(Timestamp::from_seconds(1_700_000_000));
+    let random = SeededRandom::new(7);
+    let text = "include $D/core.schema\noverlay chain\nchain-uri ldap://a/\ndatabase mdb\nsuffix cn=x\n\
+                directory /nowhere/x\noverlay translucent\nuri ldap://b/\n";
+    let (directory, config) =
+        read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
+    let target = directory.path().join("slapd.d");
+    crate::convert(&config.unwrap(), &target, &Stamp { clock: &clock, random: &random })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let entries = Config::from_slapd_d(&target).unwrap_or_else(|error| panic!("{error}")).entries();
+    let servers = entries.iter().filter(|entry| entry.dn.contains("ldap,olcOverlay="));
+    let classes: Vec<&[u8]> =
+        servers.flat_map(|entry| entry.values("structuralObjectClass").iter()).map(Vec::as_slice).collect();
+    assert_eq!(classes, [&b"olcLDAPConfig"[..]; 3]);
+}
+
+/// In slapd.d, modules come before the schema that their definitions need, and in a slapd.conf they may.
+#[test]
+fn modules_come_before_the_schema_that_their_definitions_need() {
+    let core = ("core.schema", larix_schema::bundled("core").unwrap());
+    let orders =
+        ["include $D/core.schema\nmoduleload autoca\n", "moduleload autoca\ninclude $D/core.schema\n"];
+    for order in orders {
+        let text = format!("{order}database null\nsuffix cn=x\n");
+        let (_keep, config) = read(&[("slapd.conf", text.as_str()), core]);
+        let again = Config::from_entries(config.unwrap().entries(), Source::QuickStart);
+        let again = again.unwrap_or_else(|error| panic!("{error}"));
+        assert!(again.schema.object_class_id("autoCA").is_some(), "{order}");
+    }
+    let (_keep, config) = read(&[("slapd.conf", "moduleload autoca\ndatabase null\nsuffix cn=x\n")]);
+    let error = config.unwrap_err();
+    assert!(error.contains("slapd.conf:1: `moduleload autoca`"), "{error}");
+    assert!(error.contains("which defines pkiCA"), "{error}");
 }
 
 /// What a file defines by means of what it includes comes behind that in slapd.d. The sections keep their names in one file, so that there is no
