@@ -10,7 +10,7 @@ use crate::tls::TlsFacts;
 
 /// The process at the other end of a Unix socket, as the kernel knows it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct PeerCredentials {
+pub(crate) struct PeerCredentials {
     pub uid: u32,
     pub gid: u32,
 }

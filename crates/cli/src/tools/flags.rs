@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser};
+use clap::{Args, Parser};
 use larix_configuration::slapd_d::{self, Stamp};
 use larix_configuration::{Config, ConfigError, Location, Source};
 use larix_engine::csn::SERVER_ID_MAX;

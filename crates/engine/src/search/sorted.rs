@@ -169,7 +169,7 @@ fn answer<N: Snapshot>(
     pace: &mut Pace<'_>,
 ) -> Result<Step, End> {
     let base = task.base_id.unwrap_or(EntryId::ROOT);
-    while let Some((_, id)) = matches.get(places.start).filter(|_| !places.is_empty()) {
+    while let Some((_, id)) = matches.get(places.start).filter(|_| places.start < places.end) {
         if out.len() >= pace.bytes() {
             return Ok(Step::Blocked);
         }
