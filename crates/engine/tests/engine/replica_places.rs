@@ -14,7 +14,9 @@ use uuid::Uuid;
 
 use crate::common::{Fixture, SUFFIX, memory, schema, settings};
 use crate::replica_records::{content, member_keeping};
-use crate::replicated::{Memory, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
+use crate::replicated::{
+    Memory, apply, batch, csn, delete, filled, find_nothing, orders, put, raise, uuid, word,
+};
 
 /// A put with its place.
 fn with_place(change: ReplicatedChange, superior: Uuid, name: &str) -> ReplicatedChange {
@@ -184,6 +186,35 @@ fn of_entries_below_each_other_the_older_move_is_taken_back() {
     };
     check(5, 6, "ou=y,ou=x,dc=example,dc=com", "ou=x,dc=example,dc=com");
     check(6, 5, "ou=x,ou=y,dc=example,dc=com", "ou=y,dc=example,dc=com");
+}
+
+/// A container stands below one that was below it: that one has gone elsewhere since, and another has the container's first name.
+#[test]
+fn who_waits_for_another_to_go_is_not_set_aside() {
+    let (b, k, z) =
+        ("ou=b,dc=example,dc=com", "ou=k,ou=b,dc=example,dc=com", "ou=z,ou=k,ou=b,dc=example,dc=com");
+    for multi_provider in [true, false] {
+        for order in orders(3) {
+            let f = filled();
+            let suffix = suffix_uuid(&f);
+            let first = [
+                with_place(put(2, b, csn(2, 1), &[]), suffix, "ou=b"),
+                with_place(put(3, k, csn(2, 2), &[]), uuid(2), "ou=k"),
+            ];
+            assert_eq!(apply(&f, first), "done, done");
+            let now = [
+                with_place(put(2, z, csn(2, 12), &[]), uuid(3), "ou=z"),
+                with_place(put(3, k, csn(2, 14), &[]), uuid(4), "ou=k"),
+                with_place(put(4, b, csn(2, 13), &[]), suffix, "ou=b"),
+            ];
+            let changes = order.iter().map(|at| now[*at].clone()).collect();
+            let rules = ReplicaRules { multi_provider, drop_covered: false, ..ReplicaRules::default() };
+            batch(&f, ReplicatedBatch { changes, context_csns: vec![csn(2, 14)], rules });
+            let csns = [b, k, z].map(|dn| csn_of(&f, dn));
+            assert_eq!(csns, [csn(2, 13), csn(2, 14), csn(2, 12)], "{multi_provider} {order:?}");
+            complete(&f);
+        }
+    }
 }
 
 /// Whose older move is taken back is called what it was called before, by a decision: it has the value of that name, too,
