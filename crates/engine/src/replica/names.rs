@@ -7,7 +7,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::apply::Applier;
-use super::place::has_other_place;
+use super::place::has_place_ahead;
 use super::prepare::Put;
 use super::put::lost_put;
 use super::steps::{self, LocalEntry, TreePosition};
@@ -221,7 +221,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 state::forget_displaced(&mut op.set, id);
                 return Ok(None);
             }
-            if places && has_other_place(op, &local, name)? {
+            if places && has_place_ahead(op, &local, name)? {
                 // It goes there first if it can.
                 return Ok(None);
             }

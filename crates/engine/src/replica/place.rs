@@ -185,7 +185,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(false);
         }
         if let Some(occupant) = occupant.filter(|occupant| occupant.id != id) {
-            if !occupant.glue && !wins((local.named, local.uuid), (occupant.named, occupant.uuid)) {
+            // Who is to stand elsewhere gives way, however new its name is.
+            let gives_way = occupant.glue || self.step(|op| is_on_its_way(op, &occupant))?;
+            if !gives_way && !wins((local.named, local.uuid), (occupant.named, occupant.uuid)) {
                 let own_position = self.own_place(local, place.parent)?;
                 self.step(|op| steps::move_to(op, id, &own_position))?;
                 self.clear_glue(local.parent)?;
@@ -259,15 +261,29 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 }
 
-/// Whether the version of an entry that has lost `name` has another place, which it may still get.
-pub(super) fn has_other_place<V: Snapshot>(
+/// Whether an entry has yet to go to the place of its version, whose superior is here.
+fn is_on_its_way<V: Snapshot>(op: &Operator<'_, V>, local: &LocalEntry) -> Result<bool, Failure> {
+    let pending = state::pending_place(op.snapshot(), local.id)?;
+    let Some(pending) = pending.filter(|pending| local.named == Some(pending.csn)) else { return Ok(false) };
+    let is_here = steps::find(op, &pending.place.superior)?.is_some();
+    Ok(is_here && !stands_at(op, local.id, &pending.place)?)
+}
+
+/// Whether an entry that has lost `name` may yet get the place of its version: that has another name, or who has this one goes elsewhere.
+pub(super) fn has_place_ahead<V: Snapshot>(
     op: &Operator<'_, V>,
     local: &LocalEntry,
     name: &NormalDn,
 ) -> Result<bool, Failure> {
     let pending = state::pending_place(op.snapshot(), local.id)?;
     let Some(pending) = pending.filter(|pending| local.named == Some(pending.csn)) else { return Ok(false) };
-    Ok(name_of(op, &pending.place)?.is_some_and(|(dn, _)| dn != *name))
+    if name_of(op, &pending.place)?.is_some_and(|(dn, _)| dn != *name) {
+        return Ok(true);
+    }
+    match op.resolve(name)?.id {
+        Some(occupant) => is_on_its_way(op, &steps::local_entry(op, occupant)?),
+        None => Ok(false),
+    }
 }
 
 /// What a place is called here; `None` when its superior is not here.

@@ -188,31 +188,47 @@ fn of_entries_below_each_other_the_older_move_is_taken_back() {
     check(6, 5, "ou=x,ou=y,dc=example,dc=com", "ou=y,dc=example,dc=com");
 }
 
-/// A container stands below one that was below it: that one has gone elsewhere since, and another has the container's first name.
+/// A version of an entry: its number, its name and its CSN, and its place.
+type Placed<'t> = (u128, &'t str, i64, (u128, &'t str));
+
+/// Containers that exchange names and places: whatever comes first, all end as their provider has them, and nobody decides anything.
 #[test]
-fn who_waits_for_another_to_go_is_not_set_aside() {
+fn who_waits_for_others_to_go_is_not_set_aside() {
     let (b, k, z) =
         ("ou=b,dc=example,dc=com", "ou=k,ou=b,dc=example,dc=com", "ou=z,ou=k,ou=b,dc=example,dc=com");
-    for multi_provider in [true, false] {
+    let x = "ou=x,dc=example,dc=com";
+    let cases: [(&[Placed<'_>], [Placed<'_>; 3]); 2] = [
+        // It stands below one that was below it, and a new one has its first name.
+        (
+            &[(2, b, 1, (0, "ou=b")), (3, k, 2, (2, "ou=k"))],
+            [(2, z, 12, (3, "ou=z")), (3, k, 14, (4, "ou=k")), (4, b, 13, (0, "ou=b"))],
+        ),
+        // One of before has its first name, by an older change than that of its name now.
+        (
+            &[(2, b, 1, (0, "ou=b")), (3, k, 2, (2, "ou=k")), (4, x, 3, (0, "ou=x"))],
+            [(2, z, 14, (3, "ou=z")), (3, k, 11, (4, "ou=k")), (4, b, 13, (0, "ou=b"))],
+        ),
+    ];
+    for (first, now) in cases {
         for order in orders(3) {
-            let f = filled();
-            let suffix = suffix_uuid(&f);
-            let first = [
-                with_place(put(2, b, csn(2, 1), &[]), suffix, "ou=b"),
-                with_place(put(3, k, csn(2, 2), &[]), uuid(2), "ou=k"),
-            ];
-            assert_eq!(apply(&f, first), "done, done");
-            let now = [
-                with_place(put(2, z, csn(2, 12), &[]), uuid(3), "ou=z"),
-                with_place(put(3, k, csn(2, 14), &[]), uuid(4), "ou=k"),
-                with_place(put(4, b, csn(2, 13), &[]), suffix, "ou=b"),
-            ];
-            let changes = order.iter().map(|at| now[*at].clone()).collect();
-            let rules = ReplicaRules { multi_provider, drop_covered: false, ..ReplicaRules::default() };
-            batch(&f, ReplicatedBatch { changes, context_csns: vec![csn(2, 14)], rules });
-            let csns = [b, k, z].map(|dn| csn_of(&f, dn));
-            assert_eq!(csns, [csn(2, 13), csn(2, 14), csn(2, 12)], "{multi_provider} {order:?}");
-            complete(&f);
+            for multi_provider in [true, false] {
+                let f = filled();
+                let suffix = suffix_uuid(&f);
+                let placed = |(number, dn, time, (superior, name)): Placed<'_>| {
+                    let superior = if superior == 0 { suffix } else { uuid(superior) };
+                    with_place(put(number, dn, csn(2, time), &[]), superior, name)
+                };
+                first.iter().for_each(|entry| assert_eq!(apply(&f, [placed(*entry)]), "done"));
+                let changes = order.iter().map(|at| placed(now[*at])).collect();
+                let rules = ReplicaRules { multi_provider, drop_covered: false, ..ReplicaRules::default() };
+                batch(&f, ReplicatedBatch { changes, context_csns: vec![csn(2, 14)], rules });
+                for (number, dn, time, _) in now {
+                    let found = (f.value(dn, "entryUUID"), f.value(dn, "entryCSN"));
+                    let expected = (Some(uuid(number).to_string()), Some(csn(2, time).to_string()));
+                    assert_eq!(found, expected, "{dn}: {multi_provider} {order:?}");
+                }
+                complete(&f);
+            }
         }
     }
 }
