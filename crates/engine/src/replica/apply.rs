@@ -24,6 +24,8 @@ use crate::{log, tree};
 
 /// Moves and merges that one change may ask for.
 const STEPS_MAX: usize = 100_000;
+/// How often entries that wait for others to go are looked at; then each opens its own loop.
+const SETTLE_ROUNDS: usize = 100;
 
 /// A batch that is ready for the writer.
 #[derive(Debug, Default)]
@@ -153,13 +155,40 @@ impl<S: Store> Group<'_, S> {
             applier.end(done)?;
         }
         self.settle_names(transaction, covered, job)?;
-        let pending = state::pending_places(&Layered::new(transaction, &self.set))?;
-        for (id, pending) in &pending {
-            let mut applier = Applier::new(self, transaction, covered, job);
-            let done = applier.settle_place(*id, pending).map(|()| ApplyOutcome::Done);
-            applier.end(done)?;
+        match self.settle_places(transaction, covered, job)? {
+            true => self.settle_names(transaction, covered, job),
+            false => Ok(()),
         }
-        if pending.is_empty() { Ok(()) } else { self.settle_names(transaction, covered, job) }
+    }
+
+    /// Puts the entries that stand elsewhere than their versions say where these say. Who goes may free the way of another, so a loop is
+    /// opened only when nobody else can go. Answers whether there were any.
+    fn settle_places<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        covered: &[Csn],
+        job: &ReplicatedJob,
+    ) -> Result<bool, Fault> {
+        let mut waiting = state::pending_places(&Layered::new(transaction, &self.set))?;
+        let has_any = !waiting.is_empty();
+        let (mut opens, mut rounds) = (false, 0_usize);
+        while !waiting.is_empty() {
+            rounds += 1;
+            let before = waiting.len();
+            let mut blocked = Vec::new();
+            for (id, pending) in waiting {
+                let mut applier = Applier::new(self, transaction, covered, job);
+                let settled = applier.settle_place(id, &pending, opens);
+                if matches!(settled, Ok(false)) {
+                    blocked.push((id, pending));
+                }
+                applier.end(settled.map(|_| ApplyOutcome::Done))?;
+                opens &= rounds > SETTLE_ROUNDS;
+            }
+            opens = blocked.len() == before || rounds >= SETTLE_ROUNDS;
+            waiting = blocked;
+        }
+        Ok(has_any)
     }
 
     fn settle_names<T: Snapshot>(

@@ -7,6 +7,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::apply::Applier;
+use super::place::has_place_ahead;
 use super::prepare::Put;
 use super::put::lost_put;
 use super::steps::{self, LocalEntry, TreePosition};
@@ -206,7 +207,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// An entry that was set aside: it gets its name if that is free again, otherwise it stays where it is. A server that
     /// takes changes says so to all.
     pub(super) fn settle_name(&mut self, id: EntryId, name: &NormalDn) -> Result<(), Failure> {
-        let own = self.rules.multi_provider;
+        let (own, places) = (self.rules.multi_provider, self.rules.places);
         let back = self.step(|op| {
             if op.view.stored(id)?.is_none() {
                 state::forget_displaced(&mut op.set, id);
@@ -218,6 +219,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let own_position = steps::own_place(op.schema(), view.parent(), &local.uuid);
             if view.normal_rdn() != own_position.normal_rdn.as_bytes() {
                 state::forget_displaced(&mut op.set, id);
+                return Ok(None);
+            }
+            if places && has_place_ahead(op, &local, name)? {
+                // It goes there first if it can.
                 return Ok(None);
             }
             let free = op.resolve(name)?;

@@ -142,8 +142,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// An entry that stands elsewhere than its version says: it goes there if it can; otherwise the place that it has is
-    /// told as a change of this server.
-    pub(super) fn settle_place(&mut self, id: EntryId, pending: &PendingPlace) -> Result<(), Failure> {
+    /// told as a change of this server. False: its superior is below it, and may be on its way elsewhere. With `opens` such a loop is
+    /// opened.
+    pub(super) fn settle_place(
+        &mut self,
+        id: EntryId,
+        pending: &PendingPlace,
+        opens: bool,
+    ) -> Result<bool, Failure> {
         let places = self.rules.places;
         let found = self.step(|op| {
             let done = !places || op.view.stored(id)?.is_none() || {
@@ -156,16 +162,17 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             Ok(Some((steps::local_entry(op, id)?, steps::find(op, &pending.place.superior)?)))
         })?;
-        let Some((local, superior)) = found else { return Ok(()) };
-        let Some(superior) = superior else { return self.stays(id) };
+        let Some((local, superior)) = found else { return Ok(true) };
+        let Some(superior) = superior else { return self.stays(id).map(|()| true) };
         let below = self.step(|op| Ok(steps::is_within(op, superior, id)?))?;
-        if below && !self.open_loop(&local, superior)? {
-            return self.stays(id);
+        if below && !opens {
+            return Ok(false);
         }
-        if self.goes(&local, pending)? {
-            return Ok(());
+        let is_free = !below || self.open_loop(&local, superior)?;
+        if !(is_free && self.goes(&local, pending)?) {
+            self.stays(id)?;
         }
-        self.stays(id)
+        Ok(true)
     }
 
     /// Puts an entry where it is to stand. Answers whether it does then.
@@ -178,7 +185,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(false);
         }
         if let Some(occupant) = occupant.filter(|occupant| occupant.id != id) {
-            if !occupant.glue && !wins((local.named, local.uuid), (occupant.named, occupant.uuid)) {
+            // Who is to stand elsewhere gives way, however new its name is.
+            let gives_way = occupant.glue || self.step(|op| is_on_its_way(op, &occupant))?;
+            if !gives_way && !wins((local.named, local.uuid), (occupant.named, occupant.uuid)) {
                 let own_position = self.own_place(local, place.parent)?;
                 self.step(|op| steps::move_to(op, id, &own_position))?;
                 self.clear_glue(local.parent)?;
@@ -249,6 +258,31 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
         self.stays(oldest.id)?;
         Ok(true)
+    }
+}
+
+/// Whether an entry has yet to go to the place of its version, whose superior is here.
+fn is_on_its_way<V: Snapshot>(op: &Operator<'_, V>, local: &LocalEntry) -> Result<bool, Failure> {
+    let pending = state::pending_place(op.snapshot(), local.id)?;
+    let Some(pending) = pending.filter(|pending| local.named == Some(pending.csn)) else { return Ok(false) };
+    let is_here = steps::find(op, &pending.place.superior)?.is_some();
+    Ok(is_here && !stands_at(op, local.id, &pending.place)?)
+}
+
+/// Whether an entry that has lost `name` may yet get the place of its version: that has another name, or who has this one goes elsewhere.
+pub(super) fn has_place_ahead<V: Snapshot>(
+    op: &Operator<'_, V>,
+    local: &LocalEntry,
+    name: &NormalDn,
+) -> Result<bool, Failure> {
+    let pending = state::pending_place(op.snapshot(), local.id)?;
+    let Some(pending) = pending.filter(|pending| local.named == Some(pending.csn)) else { return Ok(false) };
+    if name_of(op, &pending.place)?.is_some_and(|(dn, _)| dn != *name) {
+        return Ok(true);
+    }
+    match op.resolve(name)?.id {
+        Some(occupant) => is_on_its_way(op, &steps::local_entry(op, occupant)?),
+        None => Ok(false),
     }
 }
 

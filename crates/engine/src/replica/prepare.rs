@@ -14,6 +14,7 @@ use crate::csn::Csn;
 use crate::database::Suffix;
 use crate::log::{LoggedChange, LoggedKind, LoggedModification, ReceivedChange};
 use crate::write::AttributeValues;
+use crate::write::entry_state::without_passing_values;
 use crate::write::known::KnownSchema;
 
 /// A replicated change that is ready for the writer.
@@ -302,6 +303,7 @@ fn gives_another_uuid(modifications: &[LoggedModification], uuid: Option<Uuid>) 
     values.any(|value| Uuid::try_parse_ascii(value).ok() != uuid)
 }
 
+/// Without values that only pass.
 pub(super) fn modifications_of(
     schema: &Schema,
     rules: &ReplicaRules,
@@ -319,5 +321,5 @@ pub(super) fn modifications_of(
         let attribute = AttributeValues { description: attribute.description, values: attribute.values };
         changes.extend(one(schema, rules, kind, attribute)?);
     }
-    Ok(changes)
+    Ok(without_passing_values(schema, changes))
 }

@@ -1,6 +1,6 @@
 //! How a local change updates the entry's state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use larix_schema::{AttributeDescription, Schema, Usage};
 use larix_store::Snapshot;
@@ -101,8 +101,13 @@ pub(crate) fn attribute_changes<V: Snapshot>(
     changes: &[&Change],
 ) -> Result<AttributeChanges, Failure> {
     let known = op.context.known;
+    let passing = passing_values(op.schema(), changes.iter().copied());
     let mut by_attribute = AttributeChanges::new();
-    for change in changes {
+    for (at, change) in changes.iter().enumerate() {
+        let is_passing = |position: usize| passing.contains(&(at, position));
+        if !change.values.is_empty() && (0..change.values.len()).all(is_passing) {
+            continue;
+        }
         let rule = rule_of(op.schema(), known, &change.description);
         if matches!(rule, Rule::Newest | Rule::Ours) {
             continue;
@@ -126,6 +131,65 @@ pub(crate) fn attribute_changes<V: Snapshot>(
         }
     }
     Ok(by_attribute)
+}
+
+/// The changes of one request without the values that it adds to an attribute with a single value and takes away again. Until the request
+/// ends, such an attribute may have several values. Where an add replaces the one value, as it does in a merge, a value that passes would
+/// take away the one that stays.
+pub(crate) fn without_passing_values(schema: &Schema, changes: Vec<Change>) -> Vec<Change> {
+    let passing = passing_values(schema, &changes);
+    if passing.is_empty() {
+        return changes;
+    }
+    let mut left = Vec::with_capacity(changes.len());
+    for (at, mut change) in changes.into_iter().enumerate() {
+        let had_values = !change.values.is_empty();
+        for values in [&mut change.values, &mut change.keys] {
+            let numbered = std::mem::take(values).into_iter().enumerate();
+            let stays = numbered.filter(|(position, _)| !passing.contains(&(at, *position)));
+            *values = stays.map(|(_, value)| value).collect();
+        }
+        // A delete without values would take the whole attribute away.
+        if !had_values || !change.values.is_empty() {
+            left.push(change);
+        }
+    }
+    left
+}
+
+/// The values of such an attribute that a request adds and takes away again: which change of the request, and which of its values.
+fn passing_values<'c>(
+    schema: &Schema,
+    changes: impl IntoIterator<Item = &'c Change>,
+) -> BTreeSet<(usize, usize)> {
+    let mut passing = BTreeSet::new();
+    let mut added: BTreeMap<&AttributeDescription, BTreeMap<&[u8], (usize, usize)>> = BTreeMap::new();
+    for (at, change) in changes.into_iter().enumerate() {
+        if !schema.attribute(change.description.attribute).single_value {
+            continue;
+        }
+        let keys = change.keys.iter().map(Vec::as_slice).enumerate();
+        match change.kind {
+            ChangeKind::Add => {
+                let of = added.entry(&change.description).or_default();
+                of.extend(keys.map(|(position, key)| (key, (at, position))));
+            }
+            ChangeKind::Delete if !change.values.is_empty() => {
+                let Some(of) = added.get_mut(&change.description) else { continue };
+                for (position, key) in keys {
+                    if let Some(add) = of.remove(key) {
+                        passing.extend([add, (at, position)]);
+                    }
+                }
+            }
+            // It may have been there before.
+            ChangeKind::SoftAdd => {}
+            ChangeKind::Delete | ChangeKind::Replace | ChangeKind::Increment => {
+                added.remove(&change.description);
+            }
+        }
+    }
+    passing
 }
 
 fn class_keys<V: Snapshot>(

@@ -14,7 +14,9 @@ use uuid::Uuid;
 
 use crate::common::{Fixture, SUFFIX, memory, schema, settings};
 use crate::replica_records::{content, member_keeping};
-use crate::replicated::{Memory, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
+use crate::replicated::{
+    Memory, apply, batch, csn, delete, filled, find_nothing, orders, put, raise, uuid, word,
+};
 
 /// A put with its place.
 fn with_place(change: ReplicatedChange, superior: Uuid, name: &str) -> ReplicatedChange {
@@ -184,6 +186,51 @@ fn of_entries_below_each_other_the_older_move_is_taken_back() {
     };
     check(5, 6, "ou=y,ou=x,dc=example,dc=com", "ou=x,dc=example,dc=com");
     check(6, 5, "ou=x,ou=y,dc=example,dc=com", "ou=y,dc=example,dc=com");
+}
+
+/// A version of an entry: its number, its name and its CSN, and its place.
+type Placed<'t> = (u128, &'t str, i64, (u128, &'t str));
+
+/// Containers that exchange names and places: whatever comes first, all end as their provider has them, and nobody decides anything.
+#[test]
+fn who_waits_for_others_to_go_is_not_set_aside() {
+    let (b, k, z) =
+        ("ou=b,dc=example,dc=com", "ou=k,ou=b,dc=example,dc=com", "ou=z,ou=k,ou=b,dc=example,dc=com");
+    let x = "ou=x,dc=example,dc=com";
+    let cases: [(&[Placed<'_>], [Placed<'_>; 3]); 2] = [
+        // It stands below one that was below it, and a new one has its first name.
+        (
+            &[(2, b, 1, (0, "ou=b")), (3, k, 2, (2, "ou=k"))],
+            [(2, z, 12, (3, "ou=z")), (3, k, 14, (4, "ou=k")), (4, b, 13, (0, "ou=b"))],
+        ),
+        // One of before has its first name, by an older change than that of its name now.
+        (
+            &[(2, b, 1, (0, "ou=b")), (3, k, 2, (2, "ou=k")), (4, x, 3, (0, "ou=x"))],
+            [(2, z, 14, (3, "ou=z")), (3, k, 11, (4, "ou=k")), (4, b, 13, (0, "ou=b"))],
+        ),
+    ];
+    for (first, now) in cases {
+        for order in orders(3) {
+            for multi_provider in [true, false] {
+                let f = filled();
+                let suffix = suffix_uuid(&f);
+                let placed = |(number, dn, time, (superior, name)): Placed<'_>| {
+                    let superior = if superior == 0 { suffix } else { uuid(superior) };
+                    with_place(put(number, dn, csn(2, time), &[]), superior, name)
+                };
+                first.iter().for_each(|entry| assert_eq!(apply(&f, [placed(*entry)]), "done"));
+                let changes = order.iter().map(|at| placed(now[*at])).collect();
+                let rules = ReplicaRules { multi_provider, drop_covered: false, ..ReplicaRules::default() };
+                batch(&f, ReplicatedBatch { changes, context_csns: vec![csn(2, 14)], rules });
+                for (number, dn, time, _) in now {
+                    let found = (f.value(dn, "entryUUID"), f.value(dn, "entryCSN"));
+                    let expected = (Some(uuid(number).to_string()), Some(csn(2, time).to_string()));
+                    assert_eq!(found, expected, "{dn}: {multi_provider} {order:?}");
+                }
+                complete(&f);
+            }
+        }
+    }
 }
 
 /// Whose older move is taken back is called what it was called before, by a decision: it has the value of that name, too,

@@ -313,6 +313,50 @@ fn one_value_is_exchanged_for_another_by_two_members_at_once() {
 }
 
 #[test]
+fn a_value_that_only_passes_leaves_the_one_that_is_there() {
+    let request = |csn: Csn, mods: &[(LoggedKind, &str)]| {
+        let mut mods: Vec<LoggedModification> =
+            mods.iter().map(|(kind, value)| modification(*kind, "displayName", &[value])).collect();
+        mods.push(modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]));
+        record(A, csn, LoggedChange::Modify(mods), None)
+    };
+    let passes = [(LoggedKind::Add, "one"), (LoggedKind::Delete, "one")];
+    let later = modify(csn(5, 40), LoggedKind::Add, &["x"]);
+    for (request, shown) in [
+        (request(csn(3, 10), &passes), "other"),
+        // The change of another server's at the same time is not lost to one that changes nothing.
+        (request(csn(3, 30), &passes), "two"),
+        (
+            request(
+                csn(3, 10),
+                &[passes[0], passes[1], (LoggedKind::Add, "three"), (LoggedKind::Delete, "other")],
+            ),
+            "three",
+        ),
+        (
+            request(
+                csn(3, 10),
+                &[(LoggedKind::Delete, "other"), (LoggedKind::Add, "three"), passes[0], passes[1]],
+            ),
+            "three",
+        ),
+    ] {
+        let mut records = vec![request, later.clone()];
+        if shown == "two" {
+            records.push(set(csn(4, 20), "displayName", "two"));
+        }
+        for order in orders(records.len()) {
+            for merges in [true, false] {
+                let f = if merges { member() } else { filled() };
+                apply(&f, [put(1, A, csn(2, 1), &[("displayName", "other")])]);
+                order.iter().for_each(|at| _ = apply(&f, [records[*at].clone()]));
+                assert_eq!(f.value(A, "displayName").as_deref(), Some(shown), "{order:?}, merges: {merges}");
+            }
+        }
+    }
+}
+
+#[test]
 fn values_that_cannot_be_compared_end_alike_in_any_order() {
     let change = |csn: Csn, kind, values: &[&str]| {
         let mods = vec![
