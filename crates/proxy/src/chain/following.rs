@@ -19,7 +19,7 @@ use super::{TRIES_MAX, is_referral};
 use crate::identity::Asker;
 use crate::job::{ANY, Outcome, Sink};
 use crate::proxy::Proxy;
-use crate::request::{encode_password, encode_update, encoded, kind_of};
+use crate::request::{encode_password, encode_update, encoded, kind_of, referred};
 use crate::settings::Kind;
 use crate::shared::Command;
 
@@ -206,13 +206,15 @@ impl Following {
             Request::Password { hops, .. } => (Kind::Extended, *hops, false),
             Request::Extended { .. } => (Kind::Extended, original.controls.hops, false),
         };
+        let hops = referred(hops, self.depth);
         let request_context = match proxy.request_context(&asker, hops, kind) {
             Ok(request_context) => request_context,
             Err(refused) => {
                 return self.fail(Some(refused.into()), answer);
             }
         };
-        let mut controls = proxy.controls(&request_context, &original.controls);
+        let counted = original.controls.with(|values| values.hops = hops);
+        let mut controls = proxy.controls(&request_context, &counted);
         controls.extend(self.awaited.as_ref().and_then(|_| written::csn_control(&original)));
         let body = match &original.request {
             Request::Compare { attribute, value } => {
@@ -223,7 +225,7 @@ impl Following {
                 encoded(|out| encode_update(out, &operation, &controls))
             }
             Request::Forwarded { operation, terms } => {
-                let mut controls = proxy.controls_of_none(&request_context, original.controls.hops);
+                let mut controls = proxy.controls_of_none(&request_context, hops);
                 controls.push(control::Relax.to_control(true));
                 match terms {
                     Terms::Exact => {}
@@ -236,8 +238,8 @@ impl Following {
                 let operation = renamed(operation, target);
                 encoded(|out| encode_update(out, &operation, &controls))
             }
-            Request::Password { old, new, policy_control, hops } => {
-                let mut controls = proxy.controls_of_none(&request_context, *hops);
+            Request::Password { old, new, policy_control, .. } => {
+                let mut controls = proxy.controls_of_none(&request_context, hops);
                 if *policy_control {
                     controls.push(control::PasswordPolicyRequest.to_control(false));
                 }

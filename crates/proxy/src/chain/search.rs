@@ -20,6 +20,7 @@ use super::behavior::{Behavior, Wish, cannot_chain};
 use super::links::Links;
 use super::{TRIES_MAX, is_referral};
 use crate::identity::Asker;
+use crate::request::referred;
 use crate::search::{Judge, OutgoingSearch, TargetCursor};
 
 /// The tag of a search reference (RFC 4511 section 4.5.3).
@@ -234,7 +235,15 @@ impl Chained {
         // What is asserted of the base was judged where that is.
         let controls = &client_search.controls;
         let is_judged = controls.assertion.is_some() && matches!(reference.origin, Origin::Continuation(_));
-        let judged = is_judged.then(|| controls.with(ControlValues::leave_assertion_out));
+        let hops = referred(controls.hops, reference.depth);
+        let changed = (is_judged || hops != controls.hops).then(|| {
+            controls.with(|values: &mut ControlValues| {
+                values.hops = hops;
+                if is_judged {
+                    values.leave_assertion_out();
+                }
+            })
+        });
         let outgoing = OutgoingSearch {
             base,
             normal: &normal,
@@ -246,7 +255,7 @@ impl Chained {
             types_only: client_search.types_only,
             filter: filter.unwrap_or(&client_search.filter).as_filter(),
             attributes: &attributes,
-            controls: judged.as_ref().unwrap_or(controls),
+            controls: changed.as_ref().unwrap_or(controls),
             message: client_search.message,
         };
         let judge = Judge::new(&proxy, (&self.links.schema, &self.policy), &self.asker, &outgoing);
