@@ -102,6 +102,8 @@ pub(super) struct Following {
     asker: Asker,
     behavior: Behavior,
     urls: VecDeque<String>,
+    /// Proxies that the request has come through.
+    hops: u8,
     /// Referrals that have led here.
     depth: u32,
     tries: usize,
@@ -127,6 +129,7 @@ impl Following {
             asker,
             behavior,
             urls: VecDeque::new(),
+            hops: 0,
             depth: 1,
             tries: 0,
             failure: None,
@@ -154,6 +157,10 @@ impl Following {
         done: Done<Outcome>,
     ) -> PendingAnswer {
         self.urls = referral.referrals.iter().cloned().collect();
+        self.hops = match &original.request {
+            Request::Password { hops, .. } => *hops,
+            _ => original.controls.hops,
+        };
         let current = Arc::clone(&self.current);
         self.go_on(original, Answer { referral, done });
         let give_up = move || {
@@ -198,15 +205,12 @@ impl Following {
         let target = if url.dn.is_empty() { original.target.as_str() } else { &url.dn };
         self.asker.began = self.links.clock.monotonic();
         let asker = self.asker.clone();
-        let (kind, hops, is_repeatable) = match &original.request {
-            Request::Compare { .. } => (Kind::Compare, original.controls.hops, true),
-            Request::Update(operation) | Request::Forwarded { operation, .. } => {
-                (kind_of(operation), original.controls.hops, false)
-            }
-            Request::Password { hops, .. } => (Kind::Extended, *hops, false),
-            Request::Extended { .. } => (Kind::Extended, original.controls.hops, false),
+        let (kind, is_repeatable) = match &original.request {
+            Request::Compare { .. } => (Kind::Compare, true),
+            Request::Update(operation) | Request::Forwarded { operation, .. } => (kind_of(operation), false),
+            Request::Password { .. } | Request::Extended { .. } => (Kind::Extended, false),
         };
-        let hops = referred(hops, self.depth);
+        let hops = referred(self.hops, self.depth);
         let request_context = match proxy.request_context(&asker, hops, kind) {
             Ok(request_context) => request_context,
             Err(refused) => {
@@ -311,6 +315,13 @@ impl Following {
     }
 
     fn fail(self, last: Option<Outcome>, answer: Answer) {
+        let last = match last {
+            // The proxy that asks would follow the referral once more.
+            Some(outcome) if self.hops > 0 && outcome.result.code == ResultCode::LOOP_DETECT => {
+                return (answer.done)(outcome);
+            }
+            last => last,
+        };
         let outcome = if self.until.is_some() {
             self.failure
                 .or(last)

@@ -208,6 +208,7 @@ impl Chained {
                     self.remote = Some(Remote { cursor, reference });
                     return None;
                 }
+                Err(why) if self.is_loop(&why) => return Some(self.finish(why)),
                 Err(why) => {
                     reference.failure.get_or_insert(why);
                 }
@@ -289,6 +290,12 @@ impl Chained {
         }
     }
 
+    /// Whether proxies ask each other in a loop, and one of them has asked for this search: it would follow a reference that it gets
+    /// back once more, as would each before it.
+    fn is_loop(&self, result: &LdapResult) -> bool {
+        result.code == ResultCode::LOOP_DETECT && self.client_search.controls.hops > 0
+    }
+
     fn finish(&mut self, result: LdapResult) -> StepOutcome {
         self.drop_inner();
         self.waiting.clear();
@@ -308,7 +315,7 @@ impl Chained {
         self.remote_entries += sent;
         drop(cursor);
         let is_full = self.size_limit.is_some_and(|limit| self.entries() >= u64::from(limit));
-        if result.code == ResultCode::SIZE_LIMIT_EXCEEDED && is_full {
+        if (result.code == ResultCode::SIZE_LIMIT_EXCEEDED && is_full) || self.is_loop(&result) {
             return Some(self.finish(result));
         }
         // The limit holds for all of them together.
