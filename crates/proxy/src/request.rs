@@ -150,6 +150,14 @@ pub(crate) fn hops(before: u8) -> ControlBuf {
     ControlBuf { oid: oid::PROXY_HOPS.into(), critical: false, value: Some(vec![before.saturating_add(1)]) }
 }
 
+/// The hops of a request that the `depth`th referral in a row has led to: each one behind the first counts like a proxy. Otherwise
+/// servers whose referrals lead to each other would multiply a request at each hop. The last hop is left, so that the referral is
+/// followed all the same.
+pub(crate) fn referred(hops: u8, depth: u32) -> u8 {
+    let more = u8::try_from(depth.saturating_sub(1)).unwrap_or(HOPS_MAX);
+    hops.saturating_add(more).min(HOPS_MAX - 1).max(hops)
+}
+
 /// For whom the proxy asks (draft-wahl-ldap-session).
 fn tracking(asker: &Asker) -> ControlBuf {
     let peer = &asker.subject.peer;
@@ -271,6 +279,24 @@ mod tests {
             let outcome = Outcome { is_of_target, ..LdapResult::new(code).into() };
             assert_eq!(changed(outcome).wrong_password, expected, "{code:?} {is_of_target}");
         }
+    }
+
+    /// The requests of one that proxies follow for each other, each up to five referrals in a row.
+    fn requests(hops: u8) -> u32 {
+        if hops >= HOPS_MAX {
+            return 0;
+        }
+        1 + (1..=5).map(|depth| requests(referred(hops, depth) + 1)).sum::<u32>()
+    }
+
+    #[test]
+    fn referrals_in_a_row_count_as_hops() {
+        for (hops, depth, expected) in
+            [(0, 1, 0), (0, 2, 1), (3, 5, 7), (3, 32, 7), (7, 2, 7), (8, 1, 8), (0, u32::MAX, 7)]
+        {
+            assert_eq!(referred(hops, depth), expected, "{hops} {depth}");
+        }
+        assert_eq!(requests(0), 124);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::{TRIES_MAX, is_referral};
 use crate::identity::Asker;
 use crate::job::{ANY, Outcome, Sink};
 use crate::proxy::Proxy;
-use crate::request::{encode_password, encode_update, encoded, kind_of};
+use crate::request::{encode_password, encode_update, encoded, kind_of, referred};
 use crate::settings::Kind;
 use crate::shared::Command;
 
@@ -102,6 +102,8 @@ pub(super) struct Following {
     asker: Asker,
     behavior: Behavior,
     urls: VecDeque<String>,
+    /// Proxies that the request has come through.
+    hops: u8,
     /// Referrals that have led here.
     depth: u32,
     tries: usize,
@@ -127,6 +129,7 @@ impl Following {
             asker,
             behavior,
             urls: VecDeque::new(),
+            hops: 0,
             depth: 1,
             tries: 0,
             failure: None,
@@ -154,6 +157,10 @@ impl Following {
         done: Done<Outcome>,
     ) -> PendingAnswer {
         self.urls = referral.referrals.iter().cloned().collect();
+        self.hops = match &original.request {
+            Request::Password { hops, .. } => *hops,
+            _ => original.controls.hops,
+        };
         let current = Arc::clone(&self.current);
         self.go_on(original, Answer { referral, done });
         let give_up = move || {
@@ -198,21 +205,20 @@ impl Following {
         let target = if url.dn.is_empty() { original.target.as_str() } else { &url.dn };
         self.asker.began = self.links.clock.monotonic();
         let asker = self.asker.clone();
-        let (kind, hops, is_repeatable) = match &original.request {
-            Request::Compare { .. } => (Kind::Compare, original.controls.hops, true),
-            Request::Update(operation) | Request::Forwarded { operation, .. } => {
-                (kind_of(operation), original.controls.hops, false)
-            }
-            Request::Password { hops, .. } => (Kind::Extended, *hops, false),
-            Request::Extended { .. } => (Kind::Extended, original.controls.hops, false),
+        let (kind, is_repeatable) = match &original.request {
+            Request::Compare { .. } => (Kind::Compare, true),
+            Request::Update(operation) | Request::Forwarded { operation, .. } => (kind_of(operation), false),
+            Request::Password { .. } | Request::Extended { .. } => (Kind::Extended, false),
         };
+        let hops = referred(self.hops, self.depth);
         let request_context = match proxy.request_context(&asker, hops, kind) {
             Ok(request_context) => request_context,
             Err(refused) => {
                 return self.fail(Some(refused.into()), answer);
             }
         };
-        let mut controls = proxy.controls(&request_context, &original.controls);
+        let counted = original.controls.with(|values| values.hops = hops);
+        let mut controls = proxy.controls(&request_context, &counted);
         controls.extend(self.awaited.as_ref().and_then(|_| written::csn_control(&original)));
         let body = match &original.request {
             Request::Compare { attribute, value } => {
@@ -223,7 +229,7 @@ impl Following {
                 encoded(|out| encode_update(out, &operation, &controls))
             }
             Request::Forwarded { operation, terms } => {
-                let mut controls = proxy.controls_of_none(&request_context, original.controls.hops);
+                let mut controls = proxy.controls_of_none(&request_context, hops);
                 controls.push(control::Relax.to_control(true));
                 match terms {
                     Terms::Exact => {}
@@ -236,8 +242,8 @@ impl Following {
                 let operation = renamed(operation, target);
                 encoded(|out| encode_update(out, &operation, &controls))
             }
-            Request::Password { old, new, policy_control, hops } => {
-                let mut controls = proxy.controls_of_none(&request_context, *hops);
+            Request::Password { old, new, policy_control, .. } => {
+                let mut controls = proxy.controls_of_none(&request_context, hops);
                 if *policy_control {
                     controls.push(control::PasswordPolicyRequest.to_control(false));
                 }
@@ -309,6 +315,13 @@ impl Following {
     }
 
     fn fail(self, last: Option<Outcome>, answer: Answer) {
+        let last = match last {
+            // The proxy that asks would follow the referral once more.
+            Some(outcome) if self.hops > 0 && outcome.result.code == ResultCode::LOOP_DETECT => {
+                return (answer.done)(outcome);
+            }
+            last => last,
+        };
         let outcome = if self.until.is_some() {
             self.failure
                 .or(last)

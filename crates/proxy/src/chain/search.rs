@@ -20,6 +20,7 @@ use super::behavior::{Behavior, Wish, cannot_chain};
 use super::links::Links;
 use super::{TRIES_MAX, is_referral};
 use crate::identity::Asker;
+use crate::request::referred;
 use crate::search::{Judge, OutgoingSearch, TargetCursor};
 
 /// The tag of a search reference (RFC 4511 section 4.5.3).
@@ -207,6 +208,7 @@ impl Chained {
                     self.remote = Some(Remote { cursor, reference });
                     return None;
                 }
+                Err(why) if self.is_loop(&why) => return Some(self.finish(why)),
                 Err(why) => {
                     reference.failure.get_or_insert(why);
                 }
@@ -234,7 +236,15 @@ impl Chained {
         // What is asserted of the base was judged where that is.
         let controls = &client_search.controls;
         let is_judged = controls.assertion.is_some() && matches!(reference.origin, Origin::Continuation(_));
-        let judged = is_judged.then(|| controls.with(ControlValues::leave_assertion_out));
+        let hops = referred(controls.hops, reference.depth);
+        let changed = (is_judged || hops != controls.hops).then(|| {
+            controls.with(|values: &mut ControlValues| {
+                values.hops = hops;
+                if is_judged {
+                    values.leave_assertion_out();
+                }
+            })
+        });
         let outgoing = OutgoingSearch {
             base,
             normal: &normal,
@@ -246,7 +256,7 @@ impl Chained {
             types_only: client_search.types_only,
             filter: filter.unwrap_or(&client_search.filter).as_filter(),
             attributes: &attributes,
-            controls: judged.as_ref().unwrap_or(controls),
+            controls: changed.as_ref().unwrap_or(controls),
             message: client_search.message,
         };
         let judge = Judge::new(&proxy, (&self.links.schema, &self.policy), &self.asker, &outgoing);
@@ -280,6 +290,12 @@ impl Chained {
         }
     }
 
+    /// Whether proxies ask each other in a loop, and one of them has asked for this search: it would follow a reference that it gets
+    /// back once more, as would each before it.
+    fn is_loop(&self, result: &LdapResult) -> bool {
+        result.code == ResultCode::LOOP_DETECT && self.client_search.controls.hops > 0
+    }
+
     fn finish(&mut self, result: LdapResult) -> StepOutcome {
         self.drop_inner();
         self.waiting.clear();
@@ -299,7 +315,7 @@ impl Chained {
         self.remote_entries += sent;
         drop(cursor);
         let is_full = self.size_limit.is_some_and(|limit| self.entries() >= u64::from(limit));
-        if result.code == ResultCode::SIZE_LIMIT_EXCEEDED && is_full {
+        if (result.code == ResultCode::SIZE_LIMIT_EXCEEDED && is_full) || self.is_loop(&result) {
             return Some(self.finish(result));
         }
         // The limit holds for all of them together.

@@ -96,8 +96,8 @@ impl Answers {
     pub fn result(&self, result: &mut LdapResult) {
         let (mapping, around) = (&self.mapping, self.around());
         if !result.matched_dn.is_empty() {
-            let matched = mapping.name(RewriteContext::Matched, &result.matched_dn, &around);
-            result.matched_dn = matched.map_or_else(|_| String::new(), |dn| dn.into_owned());
+            let matched = mapping.local_name(RewriteContext::Matched, &result.matched_dn, &around);
+            result.matched_dn = matched.map(Cow::into_owned).unwrap_or_default();
         }
         if mapping.has_rules(RewriteContext::Referral) {
             result.referrals = self.urls(std::mem::take(&mut result.referrals));
@@ -124,7 +124,7 @@ impl Answers {
         (result, controls)
     }
 
-    /// Appends a message of a search that is still going on. An entry whose name rules refuse is left out.
+    /// Appends a message of a search that is still going on. An entry whose name rules refuse, or make no DN of, is left out.
     pub fn message(&self, message: &[u8], out: &mut Vec<u8>) {
         let Ok(decoded) = Response::decode_message(message) else { return };
         let mapping = &self.mapping;
@@ -181,7 +181,7 @@ impl Mapping {
         requested: Option<&Requested>,
         around: &Surroundings<'_>,
     ) -> Option<(Cow<'e, str>, Vec<Attribute<'e>>)> {
-        let dn = self.name(RewriteContext::Entry, dn, around).ok()?;
+        let dn = self.local_name(RewriteContext::Entry, dn, around)?;
         let mut mapped: Vec<Attribute<'e>> = Vec::new();
         // Two attributes there may be one here.
         let mut places: HashMap<String, usize> = HashMap::new();

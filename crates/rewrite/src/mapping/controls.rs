@@ -145,9 +145,10 @@ impl Mapping {
             }
             oid::ENTRY_CHANGE_NOTIFICATION => {
                 let response = control::EntryChangeNotification::decode(given).ok()?;
-                let previous =
-                    response.previous_dn.map(|dn| self.name(RewriteContext::Entry, dn, around)).transpose();
-                let previous = previous.ok()?;
+                let previous = match response.previous_dn {
+                    Some(dn) => Some(self.local_name(RewriteContext::Entry, dn, around)?),
+                    None => None,
+                };
                 control::EntryChangeNotification { previous_dn: previous.as_deref(), ..response }.encode()?
             }
             oid::SORT_RESPONSE => {
@@ -160,7 +161,7 @@ impl Mapping {
                 // Others than DNs are not of the directory, and the empty one names nobody.
                 let dn = response.authorization_id.strip_prefix("dn:").filter(|dn| !dn.is_empty());
                 let Some(dn) = dn else { return Some(control) };
-                let identity = format!("dn:{}", self.name(RewriteContext::Entry, dn, around).ok()?);
+                let identity = format!("dn:{}", self.local_name(RewriteContext::Entry, dn, around)?);
                 control::AuthorizationIdentityResponse { authorization_id: &identity }.encode()?
             }
             // It was not asked for.

@@ -14,9 +14,8 @@ struct Writer<'a> {
     mapping: &'a Mapping,
     around: &'a Surroundings<'a>,
     place: RewriteContext,
-    /// An attribute or a class is not there, so what asks for it is undefined.
+    /// An attribute or a class is not there, or rules do not let a name through, so what asks for it is undefined.
     dropped: bool,
-    failure: Option<LdapResult>,
 }
 
 impl Mapping {
@@ -27,17 +26,14 @@ impl Mapping {
         place: RewriteContext,
         around: &Surroundings<'_>,
     ) -> Result<FilterBuf, LdapResult> {
-        let mut writer = Writer { mapping: self, around, place, dropped: false, failure: None };
+        let mut writer = Writer { mapping: self, around, place, dropped: false };
         let mut ber = Vec::with_capacity(filter.as_ber().len() + 32);
         writer.write(filter, &mut ber);
         if writer.dropped {
             ber.clear();
             writer.write_when(filter, true, &mut ber);
         }
-        match writer.failure {
-            Some(failure) => Err(failure),
-            None => decoded(&ber),
-        }
+        decoded(&ber)
     }
 
     /// The same of a search, with the rules for filters as a whole.
@@ -200,16 +196,9 @@ impl Writer<'_> {
     }
 
     fn value<'v>(&mut self, attribute: &str, value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
-        match self.mapping.foreign_value(attribute, value, self.place, self.around) {
-            Ok(mapped) => {
-                self.dropped |= mapped.is_none();
-                mapped
-            }
-            Err(failure) => {
-                self.failure.get_or_insert(failure);
-                Some(Cow::Borrowed(value))
-            }
-        }
+        let mapped = self.mapping.foreign_value(attribute, value, self.place, self.around).ok().flatten();
+        self.dropped |= mapped.is_none();
+        mapped
     }
 }
 

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use larix_proto::url::LdapUrl;
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{Dn, LdapResult, ResultCode};
 use larix_schema::{Schema, SyntaxKind};
 
 use crate::rules::{ContextId, Rewrite, Rewritten, Searches, Session};
@@ -227,7 +227,22 @@ impl Mapping {
         Ok(mapped.map_or(Cow::Borrowed(name), Cow::Owned))
     }
 
-    /// A URL whose DN is mapped; one that cannot be parsed, or has no DN, stays.
+    /// A name of an answer as it is here. None: rules refuse it, have failed, or have made something of it that is no DN.
+    fn local_name<'n>(
+        &self,
+        place: RewriteContext,
+        name: &'n str,
+        around: &Surroundings<'_>,
+    ) -> Option<Cow<'n, str>> {
+        let mapped = self.name(place, name, around).ok()?;
+        let is_sound = match &mapped {
+            Cow::Borrowed(_) => true,
+            Cow::Owned(made) => is_dn(made),
+        };
+        is_sound.then_some(mapped)
+    }
+
+    /// A URL whose DN is mapped; one that cannot be parsed or has no DN, and one of whose DN rules make no DN, stays.
     fn url(
         &self,
         place: RewriteContext,
@@ -242,8 +257,8 @@ impl Mapping {
             return Ok(None);
         }
         let dn = match self.name(place, &parsed.dn, around)? {
-            Cow::Borrowed(_) => return Ok(None),
-            Cow::Owned(dn) => dn,
+            Cow::Owned(dn) if is_dn(&dn) => dn,
+            _ => return Ok(None),
         };
         Ok(Some(LdapUrl { dn, ..parsed }.to_string()))
     }
@@ -305,6 +320,7 @@ impl Mapping {
         }
     }
 
+    /// A value; one of which rules make no DN stays, as in slapd.
     fn name_in<'v>(
         &self,
         kind: ValueKind,
@@ -315,10 +331,15 @@ impl Mapping {
         let uid = if kind == ValueKind::NameAndUid && text.ends_with("'B") { text.rfind('#') } else { None };
         let (name, uid) = text.split_at(uid.unwrap_or(text.len()));
         Ok(match self.name(place, name, around)? {
-            Cow::Borrowed(_) => Cow::Borrowed(text),
-            Cow::Owned(name) => Cow::Owned(name + uid),
+            Cow::Owned(name) if is_dn(&name) => Cow::Owned(name + uid),
+            _ => Cow::Borrowed(text),
         })
     }
+}
+
+/// Whether a text is a DN, of whatever attributes (RFC 4514).
+fn is_dn(text: &str) -> bool {
+    Dn::parse(text).is_ok()
 }
 
 /// What is answered where rules do not let a name through.

@@ -108,6 +108,76 @@ fn the_empty_suffix_is_one_too() {
     assert_eq!(name(&below, RewriteContext::Entry, ""), "dc=here");
 }
 
+/// What stands behind `rwm-suffixmassage` goes on from what that has made, and for values and matched names as for entries.
+#[test]
+fn rules_follow_a_massage() {
+    for (between, hides_values) in [
+        ("", true),
+        ("rewriteContext searchEntryDN", true),
+        ("rewriteContext searchAttrDN", true),
+        ("rewriteContext matchedDN", true),
+        ("rewriteContext default", false),
+    ] {
+        for suffixes in ["massage dc=here dc=there", "massage dc=here "] {
+            let lines = format!("{suffixes}\n{between}\nrewriteRule ^cn=secret,(.*) x #");
+            let mapping = mapping(&lines);
+            let real_suffix = if suffixes.ends_with("there") { ",dc=there" } else { "" };
+            for place in [RewriteContext::Entry, RewriteContext::EntryValue, RewriteContext::Matched] {
+                let shown = name(&mapping, place, &format!("cn=secret{real_suffix}"));
+                assert_eq!(shown.starts_with("53 "), hides_values, "{lines}: {place:?} {shown}");
+                let shown = name(&mapping, place, &format!("cn=a{real_suffix}"));
+                assert_eq!(shown, "cn=a,dc=here", "{lines}: {place:?}");
+            }
+            let asked = name(&mapping, RewriteContext::Search, "cn=secret,ou=x,dc=here");
+            assert_eq!(asked.starts_with("53 "), !hides_values, "{lines}: {asked}");
+        }
+    }
+    // A context of one's own for values is no other for entries.
+    let lines = "massage dc=here dc=there
+        rewriteContext other
+        rewriteRule .* dc=other :
+        rewriteContext searchAttrDN alias other";
+    let mapping = mapping(lines);
+    assert_eq!(name(&mapping, RewriteContext::EntryValue, "cn=a,dc=there"), "dc=other");
+    assert_eq!(name(&mapping, RewriteContext::Entry, "cn=a,dc=there"), "cn=a,dc=here");
+}
+
+/// Rules make whatever they say of a name: what is no DN is not answered as one.
+#[test]
+fn what_is_no_dn_is_no_name() {
+    let rules = "massage dc=here dc=there
+        rewriteRule ^cn=odd,(.*) odd :
+        rewriteContext referralDN alias searchEntryDN
+        rewriteContext searchFilterAttrDN
+        rewriteRule ^cn=odd,(.*) odd :@
+        rewriteRule ^cn=secret,(.*) x #
+        rewriteRule ^cn=failed,(.*) ${**nobody} :";
+    let values: &[(&str, &[&str])] =
+        &[("member", &["cn=odd,dc=there", "cn=a,dc=there"]), ("ref", &["ldap://h/cn=odd,dc=there"])];
+    let shown = "cn=g,dc=here; member=cn=odd,dc=there|cn=a,dc=here; ref=ldap://h/cn=odd,dc=there";
+    assert_eq!(seen(mapping(rules), &[], "cn=g,dc=there", values), shown);
+    assert_eq!(seen(mapping(rules), &[], "cn=odd,dc=there", &[]), "nothing");
+    let mut result = LdapResult {
+        matched_dn: "cn=odd,dc=there".to_owned(),
+        referrals: vec!["ldap://h/cn=odd,dc=there".to_owned()],
+        ..LdapResult::new(ResultCode::REFERRAL)
+    };
+    Answers::new(Arc::new(mapping(rules)), None).result(&mut result);
+    assert_eq!((result.matched_dn.as_str(), result.referrals.len()), ("", 1));
+    assert_eq!(result.referrals, ["ldap://h/cn=odd,dc=there"]);
+    // A part of a filter that rules refuse, or fail on, is neither true nor false.
+    for (given, made) in [
+        ("(member=cn=odd,dc=x)", "(member=cn=odd,dc=x)"),
+        ("(|(cn=a)(member=cn=secret,dc=x))", "(|(cn=a)(!(objectClass=*)))"),
+        ("(!(member=cn=secret,dc=x))", "(!(objectClass=*))"),
+        ("(member=cn=failed,dc=x)", "(!(objectClass=*))"),
+        ("(member:distinguishedNameMatch:=cn=failed,dc=x)", "(!(objectClass=*))"),
+    ] {
+        let filter = FilterBuf::parse(given).unwrap();
+        assert_eq!(mapping(rules).search_filter(filter.as_filter(), &AROUND).unwrap().to_string(), made);
+    }
+}
+
 #[test]
 fn contexts_hold_where_they_are_defined() {
     let rules = "rewriteEngine on

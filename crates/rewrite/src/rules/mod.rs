@@ -34,6 +34,8 @@ const RULES_MAX: usize = 10_000;
 const DEPTH_MAX: u32 = 32;
 /// The context of rules that stand in none.
 const DEFAULT: &str = "default";
+/// The context of the names of entries that are answered (slapo-rwm(5)).
+const ENTRIES: &str = "searchEntryDN";
 /// The context that names of identities are rewritten in.
 const AUTHID: &str = "authid";
 
@@ -138,17 +140,20 @@ impl Rewrite {
     }
 
     /// Adds the rules that put one suffix in the place of another: in the context of requests, and the other way about in that of
-    /// entries. The suffixes are in pretty form.
+    /// entries, which is the one of values and matched names, too. The suffixes are in pretty form. Rules that follow without a
+    /// context of their own are for entries, as in slapd.
     ///
     /// # Errors
     /// Too many rules; a suffix that is too long for a rule.
     pub fn massage(&mut self, outside: &str, inside: &str) -> Result<(), RewriteError> {
         self.engine = Some(true);
-        for (context, from, to) in [("searchEntryDN", inside, outside), (DEFAULT, outside, inside)] {
+        for (context, from, to) in [(DEFAULT, outside, inside), (ENTRIES, inside, outside)] {
             self.enter(&[context])?;
             self.replace_suffix(from, to)?;
         }
-        Ok(())
+        ["matchedDN", "searchAttrDN"]
+            .into_iter()
+            .try_for_each(|context| self.enter(&[context, "alias", ENTRIES]))
     }
 
     fn replace_suffix(&mut self, from: &str, to: &str) -> Result<(), RewriteError> {
@@ -156,13 +161,14 @@ impl Rewrite {
         let to = to.replace('$', "$$").replace('%', "%%");
         let rules = match (from.is_empty(), to.is_empty()) {
             (true, true) => Vec::new(),
-            (true, false) => vec![("^$".to_owned(), to.clone()), ("^(.+)$".to_owned(), format!("$1,{to}"))],
+            // In this order: what the one has made the other does not match.
+            (true, false) => vec![("^(.+)$".to_owned(), format!("$1,{to}")), ("^$".to_owned(), to.clone())],
             (false, true) => vec![(format!("^(?:(.+), ?)?{commas}$"), "$1".to_owned())],
             (false, false) => vec![(format!("^(.+,)? ?{commas}$"), format!("$1{to}"))],
         };
-        // Only one of two may be applied: what one has made the other would match.
+        // Rules of the configuration may follow in the same context.
         for (pattern, substitution) in rules {
-            self.add(&[&pattern, &substitution, ":@"])?;
+            self.add(&[&pattern, &substitution, ":"])?;
         }
         Ok(())
     }
@@ -282,7 +288,7 @@ impl Rewrite {
                 Some(self.context_called(&lower).ok_or_else(|| RewriteError::Context((*other).to_owned()))?)
             }
         };
-        let at = match self.context_called(&name) {
+        let at = match self.contexts.iter().position(|context| context.name == name) {
             Some(at) => at,
             None if self.contexts.len() >= RULES_MAX => return Err(RewriteError::TooMany),
             None => {
@@ -290,10 +296,9 @@ impl Rewrite {
                 self.contexts.len() - 1
             }
         };
-        if let (Some(context), Some(_)) = (self.contexts.get_mut(at), other) {
-            context.alias = other;
-        }
-        self.current = other.unwrap_or(at);
+        let Some(context) = self.contexts.get_mut(at) else { return Ok(()) };
+        context.alias = other.or(context.alias);
+        self.current = context.alias.unwrap_or(at);
         Ok(())
     }
 

@@ -157,3 +157,38 @@ fn referrals_that_lead_nowhere_are_handed_on() {
         );
     }
 }
+
+/// Referrals back to the proxy: the loop is found by the first request that goes through it, so that one request becomes no thousands.
+#[test]
+fn referrals_back_to_the_proxy_multiply_no_requests() {
+    let port = free_port();
+    let back = format!("ldap://127.0.0.1:{port}");
+    let monitor = "database monitor\naccess to * by * read\n";
+    let more = format!(
+        "\ndn: ou=more,{SUFFIX}\nobjectClass: referral\nobjectClass: extensibleObject\nou: more\nref: {back}/{SUFFIX}\n"
+    );
+    let ldif = referring(&back) + &more;
+    let target = Running::start(Kind::Larix, &format!("{}{monitor}", database("")), &ldif);
+    let lines =
+        format!("database ldap\nsuffix {SUFFIX}\nuri ldap://{}\nchase-referrals yes\n", target.address());
+    let site = Site::new(Kind::Larix, &lines);
+    let listener = format!("{back}/");
+    let server = Server::start_on(Kind::Larix, &site.configuration(), &[&listener], &[], &[]);
+    let front = Running::with(server.unwrap_or_else(|error| panic!("{error}")), site);
+    let (mut client, mut observer) = (front.client(), target.client());
+    let mut initiated = |kind: &str| -> u64 {
+        let count = observer.value(&format!("cn={kind},cn=Operations,cn=Monitor"), "monitorOpInitiated");
+        count.expect("a count").parse().expect("a number")
+    };
+    for (kind, request, result) in [
+        ("Search", format!("search {ANN} base (objectClass=*) sn"), "=> 10"),
+        ("Search", format!("search {SUFFIX} sub (sn=archer) sn"), "=> 0"),
+        ("Compare", format!("compare {ANN} sn:archer"), "=> 10"),
+    ] {
+        let before = initiated(kind);
+        let answer = run(&mut client, &request);
+        assert!(answer.contains(result), "{request}: {answer}");
+        let asked = initiated(kind) - before;
+        assert!((2..=200).contains(&asked), "{request}: {asked} requests");
+    }
+}
