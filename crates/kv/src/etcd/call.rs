@@ -212,8 +212,16 @@ impl Client {
             }
             match &fault {
                 Fault::Etcd(status) if status.wants_login() && !logged_in => {
-                    logged_in = true;
-                    self.log_in(&link, token.as_deref()).await?;
+                    match self.log_in(&link, token.as_deref()).await {
+                        Ok(()) => logged_in = true,
+                        // Another member is asked.
+                        Err(fault) if fault.ends_connection() => {
+                            self.leave(&link);
+                            last = Some(fault);
+                            continue;
+                        }
+                        Err(fault) => return Err(fault),
+                    }
                 }
                 Fault::Etcd(status) if status.is_for_another_member() => {}
                 // A leader that has changed, a member that ends.
@@ -254,8 +262,14 @@ impl Client {
                     continue;
                 }
             };
-            if self.address.user.is_some() && self.lock().token.is_none() {
-                self.log_in(&link, None).await?;
+            let lacks_token = self.address.user.is_some() && self.lock().token.is_none();
+            if lacks_token && let Err(fault) = self.log_in(&link, None).await {
+                if !fault.ends_connection() {
+                    return Err(fault);
+                }
+                last = at_endpoint(fault, endpoint);
+                self.move_on();
+                continue;
             }
             self.lock().link = Some(Arc::clone(&link));
             return Ok(link);
@@ -284,7 +298,8 @@ impl Client {
     }
 
     /// Gets a token in the place of the one that an endpoint has refused, or of none. All calls lack it at the same moment, and a login takes
-    /// the engine longer than thousands of them: one asks for all.
+    /// the engine longer than thousands of them: one asks for all. Where the answer does not come, the others are not held up for longer than
+    /// by a call.
     async fn log_in(&self, link: &Arc<Link>, refused: Option<&str>) -> Result<(), Fault> {
         let Some((user, password)) = &self.address.user else { return Ok(()) };
         let mut last_refusal = self.login.lock().await;
@@ -297,7 +312,9 @@ impl Client {
             return Err(Fault::Etcd(status.clone()));
         }
         let message = Writer::default().bytes(1, user.as_bytes()).bytes(2, password.as_bytes()).done();
-        let answer = ask(link, AUTHENTICATE, message.into(), None).await;
+        let asked = ask(link, AUTHENTICATE, message.into(), None);
+        let answer =
+            tokio::time::timeout(self.patience, asked).await.unwrap_or(Err(Fault::Late(self.patience)));
         *last_refusal = match &answer {
             Err(Fault::Etcd(status)) if status.is_of_login() => Some((Instant::now(), status.clone())),
             _ => None,
