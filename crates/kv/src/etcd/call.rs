@@ -47,6 +47,8 @@ pub(super) struct Client {
     address: Address,
     /// How long a call may wait for one endpoint where another could be asked.
     patience: Duration,
+    /// The same of a login, which takes an engine longer.
+    login_patience: Duration,
     /// How long a call waits for a leader: who waits for the call is to hear that there is none, and not that it takes too long.
     election: Duration,
     state: Mutex<State>,
@@ -110,6 +112,7 @@ impl Client {
         Self {
             address,
             patience: deadline / tries,
+            login_patience: deadline / tries.min(2),
             election,
             state: Mutex::default(),
             login: tokio::sync::Mutex::default(),
@@ -298,8 +301,8 @@ impl Client {
     }
 
     /// Gets a token in the place of the one that an endpoint has refused, or of none. All calls lack it at the same moment, and a login takes
-    /// the engine longer than thousands of them: one asks for all. Where the answer does not come, the others are not held up for longer than
-    /// by a call.
+    /// the engine longer than thousands of them: one asks for all. Where no answer comes, it is given up: nobody else
+    /// gets a token before.
     async fn log_in(&self, link: &Arc<Link>, refused: Option<&str>) -> Result<(), Fault> {
         let Some((user, password)) = &self.address.user else { return Ok(()) };
         let mut last_refusal = self.login.lock().await;
@@ -313,8 +316,8 @@ impl Client {
         }
         let message = Writer::default().bytes(1, user.as_bytes()).bytes(2, password.as_bytes()).done();
         let asked = ask(link, AUTHENTICATE, message.into(), None);
-        let answer =
-            tokio::time::timeout(self.patience, asked).await.unwrap_or(Err(Fault::Late(self.patience)));
+        let patience = self.login_patience;
+        let answer = tokio::time::timeout(patience, asked).await.unwrap_or(Err(Fault::Late(patience)));
         *last_refusal = match &answer {
             Err(Fault::Etcd(status)) if status.is_of_login() => Some((Instant::now(), status.clone())),
             _ => None,
