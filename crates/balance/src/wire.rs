@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use larix_proto::{frames, part_last};
+use larix_proto::{Frame, frame, frames, part_last};
 use rustls::{ServerConfig, ServerConnection};
 
 /// Bytes that TLS has made of answers, above which no more is made of them.
@@ -36,6 +36,8 @@ pub(crate) struct Wire {
     tls: Option<Box<ServerConnection>>,
     /// Answers.
     plain: Vec<u8>,
+    /// So many bytes at their begin belong to one that TLS has the begin of.
+    begun: usize,
     /// What TLS has made of them.
     protected: Vec<u8>,
     /// How much of the last of the two was sent.
@@ -124,7 +126,7 @@ impl Wire {
         };
         while self.protected.len() < WIRE_HIGH {
             if !session.is_handshaking() && !self.plain.is_empty() {
-                let chunk = at_once(&self.plain);
+                let chunk = at_once(&self.plain, &mut self.begun);
                 let (before, last) = part_last(chunk);
                 for part in [before, last] {
                     session.writer().write_all(part).map_err(|error| error.to_string())?;
@@ -159,6 +161,7 @@ impl Wire {
     /// Forgets what was not sent.
     pub(crate) fn forget(&mut self) {
         self.plain = Vec::new();
+        self.begun = 0;
         self.protected = Vec::new();
         self.sent = 0;
     }
@@ -171,8 +174,19 @@ impl Wire {
     }
 }
 
-/// The begin of answers that TLS takes at once: whole ones, unless the first is larger than that.
-fn at_once(answers: &[u8]) -> &[u8] {
+/// The begin of answers that TLS takes at once: whole ones, or a part of one that is larger than that. `begun`: what is left of such a one.
+fn at_once<'a>(answers: &'a [u8], begun: &mut usize) -> &'a [u8] {
+    if *begun == 0
+        && let Ok(Frame::Complete { len }) = frame(answers, usize::MAX)
+        && len > WIRE_HIGH
+    {
+        *begun = len;
+    }
+    if *begun > 0 {
+        let chunk = answers.get(..WIRE_HIGH.min(*begun)).unwrap_or(answers);
+        *begun -= chunk.len();
+        return chunk;
+    }
     let Some(chunk) = answers.get(..WIRE_HIGH) else { return answers };
     let whole: usize = frames(chunk, usize::MAX).map(<[u8]>::len).sum();
     chunk.get(..whole).filter(|whole| !whole.is_empty()).unwrap_or(chunk)
@@ -249,9 +263,11 @@ mod tests {
         let mut wire = Wire::default();
         wire.begin_tls(&tls).unwrap();
         shake_hands(&mut wire, &mut client);
-        let entry: Vec<u8> = [&[0x30_u8, 0x82, 0x10, 0x00][..], &[7; 0x1000]].concat();
-        // Fewer than are given to TLS at once, and more.
-        for entries in [2, 100] {
+        // Fewer than are given to TLS at once, more, and single ones that are more.
+        for (size, entries) in [(0x1_1000_u32, 1), (0x1_1000, 20), (0x3_0000, 1), (0x3_0000, 3)] {
+            let [_, length @ ..] = size.to_be_bytes();
+            let content = vec![7_u8; usize::try_from(size).unwrap()];
+            let entry: Vec<u8> = [&[0x30_u8, 0x83][..], &length[..], &content[..]].concat();
             for _ in 0..entries {
                 wire.answers().extend_from_slice(&entry);
             }
@@ -270,7 +286,7 @@ mod tests {
                 }
             }
             // With a byte that tells the kind, and the tag (RFC 8446 section 5.2).
-            assert_eq!(last, 5 + 17, "{entries}");
+            assert_eq!(last, 5 + 17, "{size} {entries}");
         }
     }
 

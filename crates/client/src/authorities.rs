@@ -48,7 +48,7 @@ impl Trusted {
     }
 
     /// Whether a client that shows this certificate itself is believed, though it is an authority's, as `openssl req -x509` makes them: it
-    /// is trusted byte for byte, signed by itself, and for clients. Its dates are not looked at.
+    /// is trusted byte for byte, issued by itself, and for clients by both its key usages. Its dates are not looked at.
     #[must_use]
     pub fn is_client_itself(&self, certificate: &CertificateDer<'_>) -> bool {
         let is_trusted = [&self.anchors, &self.others].iter().any(|those| those.contains(certificate));

@@ -20,6 +20,8 @@ const SUBJECT_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x0e];
 const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
 /// keyCertSign in the first octet of a key usage.
 const KEY_CERT_SIGN: u8 = 0x04;
+/// digitalSignature there.
+const DIGITAL_SIGNATURE: u8 = 0x80;
 const BIT_STRING: Tag = Tag(0x03);
 const OBJECT_IDENTIFIER: Tag = Tag(0x06);
 const UTC_TIME: Tag = Tag(0x17);
@@ -158,9 +160,13 @@ pub(crate) fn extensions(value: &[u8]) -> Result<Vec<Extension<'_>>, DecodeError
     Ok(found)
 }
 
-/// Whether the extended key usage, if there is one, leaves out clients.
+/// Whether the key usage or the extended one, where there are such, leaves out clients, which sign the handshake.
 pub(crate) fn is_for_no_clients(der: &[u8]) -> bool {
     let Ok(fields) = Fields::read(der) else { return true };
+    let Ok(usage) = fields.key_usage() else { return true };
+    if usage.is_some_and(|bits| bits & DIGITAL_SIGNATURE == 0) {
+        return true;
+    }
     let Some(value) = fields.extension(EXTENDED_KEY_USAGE) else { return false };
     leaves_out(value, CLIENT_AUTH).unwrap_or(true)
 }
@@ -251,15 +257,16 @@ impl<'a> Fields<'a> {
         self.extensions.iter().find(|(kind, _)| *kind == oid).map(|(_, value)| *value)
     }
 
+    /// The first octet of the key usage, if there is one.
+    fn key_usage(&self) -> Result<Option<u8>, DecodeError> {
+        let Some(usage) = self.extension(KEY_USAGE) else { return Ok(None) };
+        // The first octet there says how many bits of the last one mean nothing.
+        let bits = Reader::new(usage).expect(BIT_STRING, "KeyUsage")?.get(1).copied();
+        Ok(Some(bits.unwrap_or_default()))
+    }
+
     fn may_sign(&self) -> Result<bool, DecodeError> {
-        let is_key_for_that = match self.extension(KEY_USAGE) {
-            Some(usage) => {
-                // The first octet says how many bits of the last one mean nothing.
-                let bits = Reader::new(usage).expect(BIT_STRING, "KeyUsage")?.get(1).copied();
-                Some(bits.is_some_and(|bits| bits & KEY_CERT_SIGN != 0))
-            }
-            None => None,
-        };
+        let is_key_for_that = self.key_usage()?.map(|bits| bits & KEY_CERT_SIGN != 0);
         match (self.extension(BASIC_CONSTRAINTS), is_key_for_that) {
             (_, Some(false)) => Ok(false),
             (Some(constraints), _) => {

@@ -30,7 +30,8 @@ pub fn newest_first(
 
 /// The orders in which lists are to be asked, one after another ([`ask_each`]): at most eight, the first of them by their age
 /// ([`newest_first`]). An authority that was renewed with another key has lists of one name, and only one of them has the key that signed
-/// a certificate; in each order the lists of another key come first.
+/// a certificate; in each order the lists of another key come first. One that names no key (`openssl ca` without `crl_extensions`) comes
+/// first in an order of its own: behind one of another key nothing would be known of it.
 #[must_use]
 pub fn orders(
     lists: Vec<CertificateRevocationListDer<'static>>,
@@ -40,14 +41,14 @@ pub fn orders(
     let mut rank = |list: &CertificateRevocationListDer<'static>| {
         let signer =
             List::read(list).map(|list| (list.issuer.to_vec(), list.key.to_vec())).unwrap_or_default();
-        if !signers.contains(&signer) {
-            signers.push(signer.clone());
-        }
-        signers
-            .iter()
-            .filter(|(issuer, _)| *issuer == signer.0)
-            .position(|one| *one == signer)
-            .unwrap_or_default()
+        let named: Vec<_> = signers.iter().filter(|(issuer, _)| *issuer == signer.0).collect();
+        // What names no key may be any key's.
+        let known = if signer.1.is_empty() { None } else { named.iter().position(|one| **one == signer) };
+        let others = named.len();
+        known.unwrap_or_else(|| {
+            signers.push(signer);
+            others
+        })
     };
     let ranked: Vec<_> = lists.into_iter().map(|list| (rank(&list), list)).collect();
     let rounds = ranked.iter().map(|(rank, _)| rank + 1).max().unwrap_or(1).min(ORDERS_MAX);
@@ -182,6 +183,29 @@ mod tests {
         ];
         assert_eq!(orders(given), expected);
         assert_eq!(orders(Vec::new()), vec![Vec::new()]);
+    }
+
+    /// A list of version 2 as far as it is read here, of an authority without a name, which names no key.
+    fn without_key(year: u8) -> CertificateRevocationListDer<'static> {
+        let element =
+            |tag: u8, content: &[u8]| [&[tag, u8::try_from(content.len()).unwrap()][..], content].concat();
+        let made = element(0x17, format!("{year:02}0101000000Z").as_bytes());
+        let next = element(0x17, b"490101000000Z");
+        let body = [&[2_u8, 1, 1, 0x30, 0, 0x30, 0][..], &made[..], &next[..]].concat();
+        element(0x30, &element(0x30, &body)).into()
+    }
+
+    #[test]
+    fn lists_that_name_no_key_come_first_in_their_turn() {
+        let [old, middle, new] = [21, 22, 23].map(without_key);
+        let given = vec![middle.clone(), old.clone(), new.clone()];
+        let expected = vec![
+            vec![new.clone(), middle.clone(), old.clone()],
+            vec![middle.clone(), new.clone(), old.clone()],
+            vec![old, new, middle],
+        ];
+        assert_eq!(orders(given), expected);
+        assert_eq!(orders((1..=20).map(without_key).collect()).len(), ORDERS_MAX);
     }
 
     #[test]

@@ -52,10 +52,11 @@ impl Session {
         Ok(Self { connection, controls: Vec::new(), ambient })
     }
 
-    /// StartTLS (RFC 4511 section 4.14). The refusal, if the server refuses: the session can go on without it then.
+    /// StartTLS (RFC 4511 section 4.14). The refusal, if the server refuses: the session can go on without it then. Over a local socket
+    /// the server is not asked, and what it would refuse with stands there.
     ///
     /// # Errors
-    /// TLS is there already, the socket is a local one, or the handshake failed.
+    /// TLS is there already, or the handshake failed.
     pub fn start_tls(&mut self, tls: &TlsOptions) -> Result<Option<LdapResult>, ClientError> {
         if self.connection.is_secure() {
             return Err(ClientError::Usage(
@@ -66,7 +67,7 @@ impl Session {
         if self.connection.is_private() {
             let text =
                 "StartTLS is for ldap://: a local socket (ldapi://) has no TLS, and nobody listens there";
-            return Err(ClientError::Usage(text.to_owned()));
+            return Ok(Some(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)));
         }
         let reply = self.call(|out, id, _| client::extended(out, id, oid::START_TLS, None, &[]))?;
         if reply.result.code == ResultCode::SUCCESS {

@@ -47,6 +47,8 @@ pub(super) struct Client {
     address: Address,
     /// How long a call may wait for one endpoint where another could be asked.
     patience: Duration,
+    /// The same of a login, which takes an engine longer.
+    login_patience: Duration,
     /// How long a call waits for a leader: who waits for the call is to hear that there is none, and not that it takes too long.
     election: Duration,
     state: Mutex<State>,
@@ -110,6 +112,7 @@ impl Client {
         Self {
             address,
             patience: deadline / tries,
+            login_patience: deadline / tries.min(2),
             election,
             state: Mutex::default(),
             login: tokio::sync::Mutex::default(),
@@ -212,8 +215,16 @@ impl Client {
             }
             match &fault {
                 Fault::Etcd(status) if status.wants_login() && !logged_in => {
-                    logged_in = true;
-                    self.log_in(&link, token.as_deref()).await?;
+                    match self.log_in(&link, token.as_deref()).await {
+                        Ok(()) => logged_in = true,
+                        // Another member is asked.
+                        Err(fault) if fault.ends_connection() => {
+                            self.leave(&link);
+                            last = Some(fault);
+                            continue;
+                        }
+                        Err(fault) => return Err(fault),
+                    }
                 }
                 Fault::Etcd(status) if status.is_for_another_member() => {}
                 // A leader that has changed, a member that ends.
@@ -254,8 +265,14 @@ impl Client {
                     continue;
                 }
             };
-            if self.address.user.is_some() && self.lock().token.is_none() {
-                self.log_in(&link, None).await?;
+            let lacks_token = self.address.user.is_some() && self.lock().token.is_none();
+            if lacks_token && let Err(fault) = self.log_in(&link, None).await {
+                if !fault.ends_connection() {
+                    return Err(fault);
+                }
+                last = at_endpoint(fault, endpoint);
+                self.move_on();
+                continue;
             }
             self.lock().link = Some(Arc::clone(&link));
             return Ok(link);
@@ -284,7 +301,8 @@ impl Client {
     }
 
     /// Gets a token in the place of the one that an endpoint has refused, or of none. All calls lack it at the same moment, and a login takes
-    /// the engine longer than thousands of them: one asks for all.
+    /// the engine longer than thousands of them: one asks for all. Where no answer comes, it is given up: nobody else
+    /// gets a token before.
     async fn log_in(&self, link: &Arc<Link>, refused: Option<&str>) -> Result<(), Fault> {
         let Some((user, password)) = &self.address.user else { return Ok(()) };
         let mut last_refusal = self.login.lock().await;
@@ -297,7 +315,9 @@ impl Client {
             return Err(Fault::Etcd(status.clone()));
         }
         let message = Writer::default().bytes(1, user.as_bytes()).bytes(2, password.as_bytes()).done();
-        let answer = ask(link, AUTHENTICATE, message.into(), None).await;
+        let asked = ask(link, AUTHENTICATE, message.into(), None);
+        let patience = self.login_patience;
+        let answer = tokio::time::timeout(patience, asked).await.unwrap_or(Err(Fault::Late(patience)));
         *last_refusal = match &answer {
             Err(Fault::Etcd(status)) if status.is_of_login() => Some((Instant::now(), status.clone())),
             _ => None,

@@ -57,14 +57,13 @@ impl Announcer {
         let task = handle.spawn(async move {
             let mut connection = Connection { address, deadline, open: None };
             loop {
-                tokio::select! {
-                    biased;
-                    () = notify.notified() => {
+                match next(&notify, &mut waiting).await {
+                    Next::Commits => {
                         // Where that fails, the others ask by themselves.
                         let _told = connection.tell(Told::Commits(&text)).await;
                         tokio::time::sleep(PAUSE).await;
                     }
-                    Some(word) = waiting.recv() => {
+                    Next::Word(word) => {
                         let said = connection.tell(Told::Word(&word, &schema)).await;
                         word.done(said);
                     }
@@ -93,6 +92,21 @@ impl Announcer {
             words.send(Word::Unsay { node, done }).await.map_err(|_| Fault::Ended)?;
             answer.await.unwrap_or(Err(Fault::Ended))
         })
+    }
+}
+
+/// What there is to tell.
+enum Next {
+    /// That there are commits.
+    Commits,
+    Word(Word),
+}
+
+/// Waits for something to tell. Neither kind keeps the other away for long: a node that commits all the time says what it is, too.
+async fn next(committed: &Notify, words: &mut mpsc::Receiver<Word>) -> Next {
+    tokio::select! {
+        () = committed.notified() => Next::Commits,
+        Some(word) = words.recv() => Next::Word(word),
     }
 }
 
@@ -172,5 +186,30 @@ impl CommitListener for link::Listener {
 
     fn check(&self) -> Result<(), Fault> {
         Self::check(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_kind_keeps_the_other_away() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let committed = Notify::new();
+            let (words, mut waiting) = mpsc::channel(WORDS_MAX);
+            let (mut commits, mut said) = (0, 0);
+            for _ in 0..1_000 {
+                // There is always something of both.
+                committed.notify_one();
+                let _full = words.try_send(Word::Say { node: String::new(), words: Vec::new() });
+                match next(&committed, &mut waiting).await {
+                    Next::Commits => commits += 1,
+                    Next::Word(_) => said += 1,
+                }
+            }
+            assert!(commits > 100 && said > 100, "{commits} {said}");
+        });
     }
 }

@@ -1,16 +1,18 @@
 //! TLS with etcd, and its users.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
+use larix_kv::KvOptions;
 use larix_testkit::etcd::Etcd;
 use larix_testkit::{Authority, self_signed};
 use rcgen::PKCS_ECDSA_P256_SHA256;
 use tempfile::TempDir;
 
-use crate::{commit, get, open, put, unhurried};
+use crate::{commit, get, in_time, open, put, unhurried};
 
 fn file(folder: &TempDir, name: &str, text: &str) -> String {
     let path = folder.path().join(name);
@@ -133,4 +135,23 @@ fn one_thread_logs_in_for_all() {
     });
     let asked = logins(&etcd) - before;
     assert!(asked <= 1, "{asked} logins");
+}
+
+/// One whose process has stopped, say: its connections are made all the same.
+#[test]
+fn a_member_that_does_not_let_in_is_passed_over() {
+    let Some(etcd) = Etcd::start() else { return };
+    for words in [
+        &["user", "add", "root:never-shown"][..],
+        &["user", "grant-role", "root", "root"],
+        &["auth", "enable"],
+    ] {
+        etcd.ctl(words).expect("users");
+    }
+    let stopped = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let first = format!("etcd://root:never-shown@{},", stopped.local_addr().expect("its address"));
+    let address = etcd.address("directory").replace("etcd://", &first);
+    let options = KvOptions { deadline: Duration::from_secs(6), ..unhurried() };
+    let store = in_time("it opens", || open(&address, &options).ok());
+    commit(&store, &put(b"a", b"1")).expect("commit");
 }

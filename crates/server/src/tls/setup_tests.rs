@@ -402,7 +402,14 @@ fn who_is_no_authority_signs_no_clients() {
         ("no authority", IsCa::ExplicitNoCa, vec![], [false, true]),
         ("with another key", authority(), vec![KeyUsagePurpose::DigitalSignature], [false, true]),
         ("an authority", authority(), vec![], [true, true]),
-        ("with a key for that", authority(), vec![KeyUsagePurpose::KeyCertSign], [true, true]),
+        // A client signs the handshake with its key.
+        ("with a key for that", authority(), vec![KeyUsagePurpose::KeyCertSign], [true, false]),
+        (
+            "with a key for both",
+            authority(),
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature],
+            [true, true],
+        ),
     ] {
         let own = Authority::changed("Own", |params| (params.is_ca, params.key_usages) = (is_ca, usages));
         let signed = own.client("eve").certificate;
@@ -428,10 +435,12 @@ fn who_is_no_authority_signs_no_clients() {
 /// As `openssl req -x509` makes them. Its use and its dates count; where a list has to say that it is not revoked, none does.
 #[test]
 fn an_authority_that_is_its_own_client_is_judged() {
+    use rcgen::KeyUsagePurpose;
     type Change = fn(&mut rcgen::CertificateParams);
     let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
-    let changes: [(Change, bool); 4] = [
+    let changes: [(Change, bool); 5] = [
         (|_| {}, true),
+        (|params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign], false),
         (|params| params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth], true),
         (|params| params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth], false),
         (|params| params.not_after = date_time_ymd(2024, 5, 6), false),
@@ -439,7 +448,13 @@ fn an_authority_that_is_its_own_client_is_judged() {
     for (number, (change, expected)) in changes.into_iter().enumerate() {
         for check in [None, Some("peer"), Some("all")] {
             let (mut files, root) = Files::new();
-            let own = Authority::changed("Own", change);
+            let own = || {
+                Authority::changed("Own", |params| {
+                    params.key_usages.clear();
+                    change(params);
+                })
+            };
+            let (own, other) = (own(), own());
             let known = own.certificate() + &root.certificate() + &own.revocations(&[], 2090);
             files.settings.ca_certificate_file = Some(files.write("known.pem", known));
             files.settings.verify_client = TlsVerify::Demand;
@@ -450,7 +465,7 @@ fn an_authority_that_is_its_own_client_is_judged() {
             let shown: CertificateDer<'_> = der(&own.certificate()).into();
             assert_eq!(rules.believes(&[shown], now), expected && check.is_none(), "{number} {check:?}");
             // One of the same name that is not known.
-            let other: CertificateDer<'_> = der(&Authority::changed("Own", change).certificate()).into();
+            let other: CertificateDer<'_> = der(&other.certificate()).into();
             assert!(!rules.believes(&[other], now), "{number} {check:?}");
         }
     }
