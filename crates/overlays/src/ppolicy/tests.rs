@@ -268,6 +268,30 @@ fn wrong_passwords_lock_for_a_while() {
     );
 }
 
+/// slapo-ppolicy(5): the failures count until a login, or until their interval is over. That a lock is over ends none.
+#[test]
+fn failures_before_a_lock_that_is_over_count_on() {
+    check(
+        "pwdLockout: TRUE\npwdMaxFailure: 2\npwdLockoutDuration: 60",
+        &[
+            ("wrong", "49"),
+            ("wrong", "49"),
+            ("wait 60", ""),
+            ("wrong", "49"),
+            ("right", "49 AccountLocked"),
+            ("wait 60", ""),
+            ("right", "0"),
+            ("wrong", "49"),
+            ("right", "0"),
+        ],
+    );
+    // With one failure allowed, each of them locks.
+    check(
+        "pwdLockout: TRUE\npwdMaxFailure: 1\npwdLockoutDuration: 60",
+        &[("wrong", "49"), ("wait 60", ""), ("wrong", "49"), ("right", "49 AccountLocked")],
+    );
+}
+
 #[test]
 fn a_lock_may_last_for_ever_until_somebody_takes_it_away() {
     check(
@@ -709,6 +733,38 @@ fn the_last_success_is_written_down() {
     assert_eq!(fixture.value(USER, "modifiersName").as_deref(), Some(ROOT));
     bind(&fixture, false);
     assert_eq!(values(&fixture, "pwdLastSuccess"), ["20260101000005Z"]);
+}
+
+/// slapd sets the time at the right password, before its overlay refuses an expired one.
+#[test]
+fn a_refused_login_is_no_success() {
+    let fixture = fixture("pwdMaxAge: 100");
+    assert_eq!(bind(&fixture, true), "0");
+    wait(&fixture, 101);
+    assert_eq!(bind(&fixture, true), "49 PasswordExpired");
+    assert_eq!(values(&fixture, "pwdLastSuccess"), ["20260101000000Z"]);
+}
+
+#[test]
+fn no_netscape_control_says_that_an_account_is_locked_unless_it_may() {
+    for (use_lockout, expected) in [(false, None), (true, Some(oid::PASSWORD_EXPIRED))] {
+        let fixture = fixture_of("pwdLockout: TRUE\npwdMaxFailure: 1", |settings| {
+            settings.use_lockout = use_lockout;
+            settings.send_netscape_controls = true;
+        });
+        let answer = |matched| {
+            let dn = fixture.schema.parse_dn(USER).unwrap();
+            let (sender, receiver) = mpsc::channel();
+            let done = Box::new(move |conclusion: BindConclusion| sender.send(conclusion).unwrap());
+            let attempt = BindAttempt { dn, matched, policy_control: false, code: GivenCode::NotAsked };
+            fixture.directory.conclude_bind(attempt, done);
+            receiver.recv().unwrap().controls
+        };
+        assert!(answer(false).is_empty());
+        let controls = answer(true);
+        let said: Vec<&str> = controls.iter().map(|control| &*control.oid).collect();
+        assert_eq!(said, expected.as_slice());
+    }
 }
 
 /// A wrong password for a name: on which thread its answer is given, what it says, and whether something was synced for it.
