@@ -333,7 +333,7 @@ mod tests {
     fn the_entry_may_have_the_settings_of_the_cache_s_database() {
         let schema = larix_schema::SchemaBuilder::system().build();
         let class = schema.object_class("olcPcacheConfig").unwrap();
-        let scope = crate::builder::directive::Scope::Kind(crate::kinds::CACHE_KIND);
+        let scope = Scope::Kind(crate::kinds::CACHE_KIND);
         let mut seen = 0;
         for directive in crate::directives::all().filter(|directive| directive.scope == scope) {
             // Some are lines of slapd.conf alone.
