@@ -137,12 +137,26 @@ pub(crate) fn attribute_changes<V: Snapshot>(
 /// ends, such an attribute may have several values. Where an add replaces the one value, as it does in a merge, a value that passes would
 /// take away the one that stays.
 pub(crate) fn without_passing_values(schema: &Schema, changes: Vec<Change>) -> Vec<Change> {
+    without_passing(schema, changes, |_| true)
+}
+
+/// The same where the deletes stay: under the permissive modify control a request may add a value that is there, and take it away. For
+/// entries in which a delete of what is not there changes nothing.
+pub(crate) fn without_passing_adds(schema: &Schema, changes: Vec<Change>) -> Vec<Change> {
+    without_passing(schema, changes, |kind| kind == ChangeKind::Add)
+}
+
+fn without_passing(schema: &Schema, changes: Vec<Change>, goes: impl Fn(ChangeKind) -> bool) -> Vec<Change> {
     let passing = passing_values(schema, &changes);
     if passing.is_empty() {
         return changes;
     }
     let mut left = Vec::with_capacity(changes.len());
     for (at, mut change) in changes.into_iter().enumerate() {
+        if !goes(change.kind) {
+            left.push(change);
+            continue;
+        }
         let had_values = !change.values.is_empty();
         for values in [&mut change.values, &mut change.keys] {
             let numbered = std::mem::take(values).into_iter().enumerate();

@@ -356,6 +356,23 @@ fn a_value_that_only_passes_leaves_the_one_that_is_there() {
     }
 }
 
+/// Under the permissive modify control a request may add a value that is there, and take it away.
+#[test]
+fn a_value_that_was_there_goes_with_the_one_that_passes() {
+    for (there, left) in [("one", None), ("other", Some("other"))] {
+        let f = filled();
+        apply(&f, [put(1, A, csn(2, 1), &[("displayName", there)])]);
+        let mods = vec![
+            modification(LoggedKind::Add, "displayName", &["one"]),
+            modification(LoggedKind::Delete, "displayName", &["one"]),
+            modification(LoggedKind::Replace, "entryCSN", &[&csn(3, 10).to_string()]),
+        ];
+        assert_eq!(apply(&f, [record(A, csn(3, 10), LoggedChange::Modify(mods), None)]), "done");
+        assert_eq!(f.value(A, "displayName").as_deref(), left);
+        find_nothing(&f);
+    }
+}
+
 #[test]
 fn values_that_cannot_be_compared_end_alike_in_any_order() {
     let change = |csn: Csn, kind, values: &[&str]| {
