@@ -150,9 +150,12 @@ impl<W> Shared<W> {
                 // A panic ends the work, and what it owes is dropped, which says so; the thread has others' turns.
                 let again = panics::contained(|| work(next, number));
                 state = self.lock();
-                if !state.ended {
-                    state.waiting.extend(again.ok().flatten());
+                if state.ended {
+                    // What is dropped says so, and may ask for this pool: not under the lock.
+                    drop(state);
+                    return;
                 }
+                state.waiting.extend(again.ok().flatten());
             } else {
                 state.idle += 1;
                 state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -36,6 +36,9 @@ pub(super) fn structural_class(entry: &ConfigEntry) -> Vec<u8> {
 /// Corrects the attribute where an earlier Larix wrote a class that cannot be it: no change of such an entry was possible.
 pub(super) fn mend(entry: &mut ConfigEntry) {
     let class = structural_class(entry);
+    if class.is_empty() {
+        return;
+    }
     let cannot_be = |stored: &Vec<u8>| {
         !stored.eq_ignore_ascii_case(&class)
             && [&AUXILIARY[..], &GENERAL[..], &TOPMOST[..]].into_iter().any(|names| is_one_of(names, stored))

@@ -52,7 +52,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
         match &delta.change {
             DeltaChange::Delete => self.delete(&local.uuid, Some(delta.csn)),
-            DeltaChange::Modify(changes) => self.modify(delta, local, changes),
+            DeltaChange::Modify(changes) => {
+                let changes = entry_state::without_passing_adds(self.schema(), changes.clone());
+                self.modify(delta, local, &changes)
+            }
             DeltaChange::Rename { .. } => self.rename(delta, local),
         }
     }
@@ -249,7 +252,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 else {
                     continue;
                 };
-                newer.extend(modifications_of(op.schema(), rules, mods)?);
+                let mods = modifications_of(op.schema(), rules, mods)?;
+                newer.extend(entry_state::without_passing_adds(op.schema(), mods));
             }
             Ok(Some(resolve::resolve(op.schema(), changes, &newer)))
         })

@@ -272,7 +272,8 @@ fn delta(
         LoggedChange::Modify(mods) => DeltaChange::Modify(modifications(mods)?),
         LoggedChange::Delete => DeltaChange::Delete,
         LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications: mods } => {
-            DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods: modifications(mods)? }
+            let mods = without_passing_values(schema, modifications(mods)?);
+            DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods }
         }
     };
     let (dn, pretty_dn) = names(schema, dn)?;
@@ -303,7 +304,6 @@ fn gives_another_uuid(modifications: &[LoggedModification], uuid: Option<Uuid>) 
     values.any(|value| Uuid::try_parse_ascii(value).ok() != uuid)
 }
 
-/// Without values that only pass.
 pub(super) fn modifications_of(
     schema: &Schema,
     rules: &ReplicaRules,
@@ -321,5 +321,5 @@ pub(super) fn modifications_of(
         let attribute = AttributeValues { description: attribute.description, values: attribute.values };
         changes.extend(one(schema, rules, kind, attribute)?);
     }
-    Ok(without_passing_values(schema, changes))
+    Ok(changes)
 }

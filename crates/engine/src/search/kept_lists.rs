@@ -1,8 +1,8 @@
 //! Sorted lists of matches that a database keeps, so that a client that goes on to another page or view need not wait for another sort
 //! (`docs/adr/0126-sorted-lists-are-kept-for-who-goes-on.md`).
 //!
-//! A list says only where an entry stands. Each entry that is answered is looked at anew: whether it still matches, and what the
-//! requester may see of it.
+//! A list says only where an entry stands. Each entry that is answered is looked at anew: whether it is still in the scope and matches,
+//! and what the requester may see of it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,6 +39,15 @@ pub(super) struct ListKey {
     subject: Arc<Subject>,
 }
 
+/// What a list was made with: with anything else the same search may find other entries.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct MadeWith {
+    /// Schema, rules and settings.
+    pub(super) configured: Configured,
+    /// The entry that had the name of the base; another one may have it now.
+    pub(super) base: EntryId,
+}
+
 /// A list that was found.
 #[derive(Debug)]
 pub(super) struct KeptList {
@@ -63,8 +72,7 @@ struct Entry {
     list: Arc<Matches>,
     number: u64,
     bytes: usize,
-    /// Schema, rules and settings that it was made with.
-    configured: Configured,
+    made_with: MadeWith,
     made: Monotonic,
     used: Monotonic,
 }
@@ -106,12 +114,12 @@ impl Entry {
 }
 
 impl KeptLists {
-    /// The list of a search that a client goes on with, whatever has been changed since. `number`: how a virtual list view names it; pages
+    /// The list of a search that a client goes on with, whatever has changed in the entries below the base. `number`: how a virtual list view names it; pages
     /// of one search have one list.
     pub(super) fn find(
         &self,
         key: &ListKey,
-        configured: Configured,
+        made_with: MadeWith,
         number: Option<u64>,
         now: Monotonic,
     ) -> Option<KeptList> {
@@ -119,7 +127,7 @@ impl KeptLists {
         lists.lists.retain(|kept| !kept.is_over(now));
         let is_it = |kept: &&mut Entry| {
             number.is_none_or(|number| kept.number == number)
-                && kept.configured == configured
+                && kept.made_with == made_with
                 && kept.key.is_as(key)
         };
         let kept = lists.lists.iter_mut().find(is_it)?;
@@ -131,7 +139,7 @@ impl KeptLists {
     pub(super) fn keep(
         &self,
         key: &Arc<ListKey>,
-        configured: Configured,
+        made_with: MadeWith,
         (matches, bytes): (&Arc<Matches>, usize),
         now: Monotonic,
     ) -> Option<u64> {
@@ -148,7 +156,7 @@ impl KeptLists {
         lists.last_number += 1;
         let number = lists.last_number;
         let (key, list) = (Arc::clone(key), Arc::clone(matches));
-        lists.lists.push(Entry { key, list, number, bytes, configured, made: now, used: now });
+        lists.lists.push(Entry { key, list, number, bytes, made_with, made: now, used: now });
         Some(number)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_proto::control::{ControlValue, PagedResults as PagedResponse, VlvResponse};
-use larix_proto::{ResultCode, oid};
+use larix_proto::{DerefAliases, ResultCode, oid};
 use larix_store::memory::MemoryStore;
 
 use super::kept_lists::{KEPT_AGE_SECONDS, KEPT_IDLE_SECONDS, KEPT_LISTS_MAX};
@@ -40,7 +40,12 @@ fn sorted_by(attribute: &str) -> Option<SortRequest> {
 
 /// An answer, and how many entries were looked at for it.
 fn asked(fixture: &Fixture<MemoryStore>, controls: RequestControls) -> (Answered, u64) {
-    let spec = SearchSpec { filter: "(objectClass=person)", controls, ..SearchSpec::default() };
+    asked_below(fixture, SUFFIX, controls)
+}
+
+fn asked_below(fixture: &Fixture<MemoryStore>, base: &str, controls: RequestControls) -> (Answered, u64) {
+    let (filter, deref) = ("(objectClass=person)", DerefAliases::Always);
+    let spec = SearchSpec { base, deref, filter, controls, ..SearchSpec::default() };
     let mut task = fixture.begin(&spec).expect("a search");
     let mut out = Vec::new();
     loop {
@@ -197,6 +202,48 @@ fn pages_of_a_sorted_search_are_sorted_once() {
     let stayed: Vec<&String> =
         all.iter().filter(|name| !(900..909).any(|gone| **name == person(gone))).collect();
     assert_eq!(names.iter().collect::<Vec<_>>(), stayed);
+}
+
+#[test]
+fn a_list_shows_nothing_that_has_left_the_scope() {
+    let fixture = people();
+    for ou in ["here", "there"] {
+        fixture.load(&format!("dn: ou={ou},{SUFFIX}\nobjectClass: organizationalUnit\nou: {ou}\n"));
+        for i in 0..300 {
+            let dn = format!("cn={ou}{i:03},ou={ou},{SUFFIX}");
+            fixture.load(&format!("dn: {dn}\nobjectClass: person\ncn: {ou}{i:03}\nsn: {i:03}{ou}\n"));
+        }
+    }
+    let alias = |name: &str, target: &str| {
+        let target = format!("aliasedObjectName: ou={target},{SUFFIX}\n");
+        let named = name.split(',').next().unwrap().replace('=', ": ");
+        format!("dn: {name},{SUFFIX}\nobjectClass: alias\nobjectClass: extensibleObject\n{named}\n{target}")
+    };
+    let view = |base: &str, context| {
+        let target = ViewTarget::Offset { offset: 1, content_count: 0 };
+        let vlv = VirtualListView { critical: true, before_count: 0, after_count: 3, target, context };
+        let vlv = Some(Box::new(vlv));
+        let values = ControlValues { sort: sorted_by("sn"), vlv, ..ControlValues::default() };
+        let (answered, _) = asked_below(&fixture, &format!("{base},{SUFFIX}"), values.into());
+        let names: Vec<String> = answered.names().into_iter().map(str::to_owned).collect();
+        (names, content_and_context(&answered))
+    };
+    // An alias below the base stands for another subtree, then for none.
+    fixture.load(&alias("cn=other,ou=here", "there"));
+    let (names, (count, context)) = view("ou=here", None);
+    assert_eq!((names.join(" ").as_str(), count), ("here000 there000 here001 there001", 600));
+    fixture.delete(&format!("cn=other,ou=here,{SUFFIX}"));
+    let (names, same) = view("ou=here", context);
+    assert_eq!((names.join(" ").as_str(), same), ("here000 here001", (600, context)));
+    // The base stands for one subtree, then for another.
+    fixture.load(&alias("ou=any", "here"));
+    let (names, (count, context)) = view("ou=any", None);
+    assert_eq!((names.join(" ").as_str(), count), ("here000 here001 here002 here003", 300));
+    fixture.delete(&format!("ou=any,{SUFFIX}"));
+    fixture.load(&alias("ou=any", "there"));
+    let (names, (_, newer)) = view("ou=any", context);
+    assert_eq!(names.join(" "), "there000 there001 there002 there003");
+    assert_ne!(newer, context);
 }
 
 #[test]

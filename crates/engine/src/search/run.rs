@@ -124,6 +124,8 @@ pub(super) enum State {
     Sorted {
         matches: Arc<Matches>,
         places: Range<usize>,
+        /// Matches may have gone elsewhere since they were found.
+        area: Area,
     },
 }
 
@@ -200,9 +202,7 @@ impl SearchTask {
         if let State::Running(progress) = std::mem::replace(&mut self.state, State::Fresh) {
             return Ok(progress);
         }
-        let base = self.base_id.unwrap_or(EntryId::ROOT);
-        let meter = Meter::new(gate.steps);
-        let area = Area::new(view, base, self.scope, self.deref, Some(&meter))?;
+        let area = self.area(view, gate)?;
         let candidates = self.candidates(view, gate, &area)?;
         self.check_unchecked(view, &candidates)?;
         let mut last = EntryId::ROOT;
@@ -221,6 +221,12 @@ impl SearchTask {
             has_references: false,
             proved: IndexProof::Nothing,
         })
+    }
+
+    /// The scope, after the base was found.
+    pub(super) fn area<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<Area, Fault> {
+        let base = self.base_id.unwrap_or(EntryId::ROOT);
+        Area::new(view, base, self.scope, self.deref, Some(&Meter::new(gate.steps)))
     }
 
     /// The plan for the filter, and for the references in scope.

@@ -9,10 +9,11 @@ use larix_store::Snapshot;
 
 use super::entry::GuardedEntry;
 use super::gate::Gate;
-use super::kept_lists::{KeptList, Matches};
+use super::kept_lists::{KeptList, KeptLists, ListKey, MadeWith, Matches};
 use super::pace::Pace;
 use super::pages::Pages;
 use super::run::{CandidateOutcome, IndexProof, MatchOrReference, Progress, State};
+use super::scope::Area;
 use super::task::{Budget, End, SearchTask, Step};
 use super::window;
 use crate::database::View;
@@ -37,18 +38,19 @@ pub(super) fn run<N: Snapshot>(
     if matches!(task.state, State::Fresh)
         && let Some(kept) = kept_list(task, view, budget)
     {
-        begin(task, view, kept.matches, Some(kept.number))?;
+        let area = task.area(view, gate)?;
+        begin(task, view, (kept.matches, area), Some(kept.number))?;
     }
     if !matches!(task.state, State::Sorted { .. })
         && let Some(step) = sort(task, view, gate, out, &mut pace, budget)?
     {
         return Ok(step);
     }
-    let State::Sorted { matches, mut places } = std::mem::replace(&mut task.state, State::Fresh) else {
+    let State::Sorted { matches, mut places, area } = std::mem::replace(&mut task.state, State::Fresh) else {
         return Ok(Step::More);
     };
-    let end = answer(task, view, gate, &matches, &mut places, out, &mut pace);
-    task.state = State::Sorted { matches, places };
+    let end = answer(task, view, gate, (&matches, &area), &mut places, out, &mut pace);
+    task.state = State::Sorted { matches, places, area };
     end
 }
 
@@ -100,24 +102,24 @@ fn sort<N: Snapshot>(
             return Err(end);
         }
     }
-    let Progress { mut sorted, sorted_bytes, has_references, .. } = progress;
+    let Progress { mut sorted, sorted_bytes, has_references, area, .. } = progress;
     sorted.sort_unstable();
     sorted.shrink_to_fit();
     let matches = Arc::new(sorted);
     // References are to be found again each time.
     let number = if has_references { None } else { keep(task, view, (&matches, sorted_bytes), budget) };
-    begin(task, view, matches, number).map(|()| None)
+    begin(task, view, (matches, area), number).map(|()| None)
 }
 
 /// The list that the client goes on with, if it is kept.
 fn kept_list<N: Snapshot>(task: &SearchTask, view: &View<'_, N>, budget: Budget<'_>) -> Option<KeptList> {
-    let (key, lists, facts) = (task.list_key.as_ref()?, view.kept_lists?, view.facts?);
+    let (lists, key, made_with) = list_of(task, view)?;
     let number = match (&task.controls.vlv, &task.pages) {
         (Some(vlv), _) => Some(vlv.context?),
         (None, Some(pages)) if pages.last().is_some() => None,
         (None, _) => return None,
     };
-    lists.find(key, facts.made_with, number, budget.clock.monotonic())
+    lists.find(key, made_with, number, budget.clock.monotonic())
 }
 
 /// Keeps the list of this search for another part of it; its number then.
@@ -127,15 +129,24 @@ fn keep<N: Snapshot>(
     list: (&Arc<Matches>, usize),
     budget: Budget<'_>,
 ) -> Option<u64> {
+    let (lists, key, made_with) = list_of(task, view)?;
+    lists.keep(key, made_with, list, budget.clock.monotonic())
+}
+
+/// Where a list of this search is kept, and what it is good for.
+fn list_of<'t, N: Snapshot>(
+    task: &'t SearchTask,
+    view: &'t View<'_, N>,
+) -> Option<(&'t KeptLists, &'t Arc<ListKey>, MadeWith)> {
     let (key, lists, facts) = (task.list_key.as_ref()?, view.kept_lists?, view.facts?);
-    lists.keep(key, facts.made_with, list, budget.clock.monotonic())
+    Some((lists, key, MadeWith { configured: facts.made_with, base: task.base_id? }))
 }
 
 /// Begins to answer the part that is wanted.
 fn begin<N: Snapshot>(
     task: &mut SearchTask,
     view: &View<'_, N>,
-    matches: Arc<Matches>,
+    (matches, area): (Arc<Matches>, Area),
     number: Option<u64>,
 ) -> Result<(), End> {
     let mut places = 0..matches.len();
@@ -155,7 +166,7 @@ fn begin<N: Snapshot>(
     if let Some((key, id)) = task.pages.as_ref().and_then(Pages::last) {
         places.start = matches.partition_point(|(k, i)| (k.as_slice(), *i) <= (key, id));
     }
-    task.state = State::Sorted { matches, places };
+    task.state = State::Sorted { matches, places, area };
     Ok(())
 }
 
@@ -163,12 +174,11 @@ fn answer<N: Snapshot>(
     task: &mut SearchTask,
     view: &View<'_, N>,
     gate: &Gate<'_>,
-    matches: &Matches,
+    (matches, area): (&Matches, &Area),
     places: &mut Range<usize>,
     out: &mut Vec<u8>,
     pace: &mut Pace<'_>,
 ) -> Result<Step, End> {
-    let base = task.base_id.unwrap_or(EntryId::ROOT);
     while let Some((_, id)) = matches.get(places.start).filter(|_| places.start < places.end) {
         if out.len() >= pace.bytes() {
             return Ok(Step::Blocked);
@@ -185,10 +195,12 @@ fn answer<N: Snapshot>(
                 return Ok(task.done(LdapResult::success()));
             }
         }
-        // It may be gone, or match no longer, since it was sorted; if its key has changed it keeps its place here.
+        // It may be gone or elsewhere, or match no longer, since it was sorted; if its key has changed it keeps its place here.
         if let Some(record) = view.record(*id)? {
             let seen = GuardedEntry::new(view, view.reader(*id, &record)?, gate.clone());
-            if matches!(task.look(&seen, base, IndexProof::Nothing)?, CandidateOutcome::Match) {
+            if area.contains(view, &seen.reader.view)?
+                && matches!(task.look(&seen, area.base, IndexProof::Nothing)?, CandidateOutcome::Match)
+            {
                 task.send(&seen, out)?;
             }
             pace.spend(seen.steps());

@@ -137,12 +137,26 @@ pub(crate) fn attribute_changes<V: Snapshot>(
 /// ends, such an attribute may have several values. Where an add replaces the one value, as it does in a merge, a value that passes would
 /// take away the one that stays.
 pub(crate) fn without_passing_values(schema: &Schema, changes: Vec<Change>) -> Vec<Change> {
+    without_passing(schema, changes, |_| true)
+}
+
+/// The same where the deletes stay: under the permissive modify control a request may add a value that is there, and take it away. For
+/// entries in which a delete of what is not there changes nothing.
+pub(crate) fn without_passing_adds(schema: &Schema, changes: Vec<Change>) -> Vec<Change> {
+    without_passing(schema, changes, |kind| kind == ChangeKind::Add)
+}
+
+fn without_passing(schema: &Schema, changes: Vec<Change>, goes: impl Fn(ChangeKind) -> bool) -> Vec<Change> {
     let passing = passing_values(schema, &changes);
     if passing.is_empty() {
         return changes;
     }
     let mut left = Vec::with_capacity(changes.len());
     for (at, mut change) in changes.into_iter().enumerate() {
+        if !goes(change.kind) {
+            left.push(change);
+            continue;
+        }
         let had_values = !change.values.is_empty();
         for values in [&mut change.values, &mut change.keys] {
             let numbered = std::mem::take(values).into_iter().enumerate();
@@ -155,6 +169,36 @@ pub(crate) fn without_passing_values(schema: &Schema, changes: Vec<Change>) -> V
         }
     }
     left
+}
+
+/// The changes of a request under the permissive modify control, without the adds of values that are there and that it takes away
+/// again: to others these would be values that only pass. `None`: it takes away nothing that it adds.
+pub(crate) fn without_idle_adds<V: Snapshot>(
+    op: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+    requested: &[Change],
+) -> Result<Option<Vec<Change>>, Failure> {
+    let passing = passing_values(op.schema(), requested);
+    if passing.is_empty() {
+        return Ok(None);
+    }
+    let mut left = Vec::with_capacity(requested.len());
+    for (at, change) in requested.iter().enumerate() {
+        let mut change = change.clone();
+        if change.kind == ChangeKind::Add && passing.iter().any(|(passes, _)| *passes == at) {
+            let there = keys_of(op, current, &change.description)?;
+            let pairs = std::mem::take(&mut change.values).into_iter().zip(std::mem::take(&mut change.keys));
+            let numbered = pairs.enumerate();
+            let stays = numbered
+                .filter(|(position, (_, key))| !passing.contains(&(at, *position)) || !there.contains(key));
+            (change.values, change.keys) = stays.map(|(_, pair)| pair).unzip();
+            if change.values.is_empty() {
+                continue;
+            }
+        }
+        left.push(change);
+    }
+    Ok(Some(left))
 }
 
 /// The values of such an attribute that a request adds and takes away again: which change of the request, and which of its values.
@@ -196,10 +240,17 @@ fn class_keys<V: Snapshot>(
     op: &Operator<'_, V>,
     current: &CurrentEntry<'_>,
 ) -> Result<Vec<Vec<u8>>, Failure> {
-    let id = op.context.known.object_class;
-    let (schema, kind) = (op.schema(), op.schema().attribute(id));
+    keys_of(op, current, &AttributeDescription::plain(op.context.known.object_class))
+}
+
+fn keys_of<V: Snapshot>(
+    op: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+    description: &AttributeDescription,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let (schema, kind) = (op.schema(), op.schema().attribute(description.attribute));
     let mut keys = Vec::new();
-    op.reader(current)?.visit_exact(&AttributeDescription::plain(id), &mut |value| {
+    op.reader(current)?.visit_exact(description, &mut |value| {
         keys.extend(values::key(schema, kind, value));
         true
     })?;

@@ -57,7 +57,7 @@ pub(crate) fn modify<V: Snapshot>(
             return operator.post_read(current.id);
         }
     }
-    counted = counted_changes(operator, &current, requested)?;
+    counted = told_changes(operator, &current, requested)?;
     let requested = counted.as_deref().unwrap_or(requested);
     if counted.is_some() {
         changes = all_changes(requested, &own, context_csn);
@@ -91,6 +91,22 @@ pub(crate) fn modify<V: Snapshot>(
     entry_state::note_change(operator, (&current, &entry), &changes, None)
 }
 
+/// The requested changes as others are to merge them; `None`: as they are.
+fn told_changes<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+    requested: &[Change],
+) -> Result<Option<Vec<Change>>, Failure> {
+    if !operator.context.settings.merges_records {
+        return Ok(None);
+    }
+    let told = match operator.envelope.controls.permissive_modify {
+        true => entry_state::without_idle_adds(operator, current, requested)?,
+        false => None,
+    };
+    Ok(counted_changes(operator, current, told.as_deref().unwrap_or(requested))?.or(told))
+}
+
 /// The requested changes with what comes of increments in their place, where others merge the changes of this server one by one: what an
 /// increment counts on may be another value there, and who hears of two in another order would end otherwise. `None`: they stay as
 /// they are.
@@ -100,9 +116,6 @@ fn counted_changes<V: Snapshot>(
     requested: &[Change],
 ) -> Result<Option<Vec<Change>>, Failure> {
     let settings = operator.context.settings;
-    if !settings.merges_records {
-        return Ok(None);
-    }
     let increments = requested.iter().enumerate().filter(|(_, change)| change.kind == ChangeKind::Increment);
     // The last one of each attribute: its sum stands for what was asked of the attribute until then.
     let last: foldhash::HashMap<&AttributeDescription, usize> =

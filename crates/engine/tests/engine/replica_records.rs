@@ -220,6 +220,23 @@ fn increments_at_two_members_end_alike() {
     [&f, &g].into_iter().for_each(find_nothing);
 }
 
+/// The record says nothing of the add, which changed nothing: a value that is added and taken away would be one that only passes.
+#[test]
+fn a_value_that_was_there_is_told_as_taken_away() {
+    let (f, g) = (member_of(3), member_of(4));
+    for member in [&f, &g] {
+        apply(member, [put(1, A, csn(2, 1), &[("displayName", "one")])]);
+    }
+    let mods = "add: displayName\ndisplayName: one\n-\ndelete: displayName\ndisplayName: one\n-\n";
+    f.apply(&format!("dn: {A}\ncontrol: 1.2.840.113556.1.4.1413 true\nchangetype: modify\n{mods}"));
+    let change = sent_changes(&f).pop().expect("a change").0;
+    apply(&g, [record(A, content(&f).1["entryCSN"][0].parse().unwrap(), change, None)]);
+    for member in [&f, &g] {
+        assert_eq!(member.value(A, "displayName"), None);
+        find_nothing(member);
+    }
+}
+
 #[test]
 fn who_passes_a_late_record_on_tells_it_as_it_came() {
     let f = member();
@@ -353,6 +370,23 @@ fn a_value_that_only_passes_leaves_the_one_that_is_there() {
                 assert_eq!(f.value(A, "displayName").as_deref(), Some(shown), "{order:?}, merges: {merges}");
             }
         }
+    }
+}
+
+/// Under the permissive modify control a request may add a value that is there, and take it away.
+#[test]
+fn a_value_that_was_there_goes_with_the_one_that_passes() {
+    for (there, left) in [("one", None), ("other", Some("other"))] {
+        let f = filled();
+        apply(&f, [put(1, A, csn(2, 1), &[("displayName", there)])]);
+        let mods = vec![
+            modification(LoggedKind::Add, "displayName", &["one"]),
+            modification(LoggedKind::Delete, "displayName", &["one"]),
+            modification(LoggedKind::Replace, "entryCSN", &[&csn(3, 10).to_string()]),
+        ];
+        assert_eq!(apply(&f, [record(A, csn(3, 10), LoggedChange::Modify(mods), None)]), "done");
+        assert_eq!(f.value(A, "displayName").as_deref(), left);
+        find_nothing(&f);
     }
 }
 

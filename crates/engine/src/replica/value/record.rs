@@ -24,6 +24,7 @@ use crate::replica::difference;
 use crate::replica::prepare::{Delta, DeltaChange, Put, names};
 use crate::replica::steps::LocalEntry;
 use crate::replica::{ApplyOutcome, ConflictKind};
+use crate::write::entry_state::without_passing_values;
 use crate::write::operator::{CurrentEntry, Operator};
 use crate::write::values;
 
@@ -43,9 +44,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         match &delta.change {
             DeltaChange::Delete => self.delete(&local.uuid, Some(delta.csn)),
             _ if ours.seen.covers(&delta.csn) => Ok(ApplyOutcome::Older),
-            // All there is to merge with is older: it is what a client's change would be.
-            DeltaChange::Modify(changes) if is_newest => self.modify_newer(delta, &local, changes),
-            DeltaChange::Modify(changes) => self.merge_changes(delta, local, (ours, changes.clone(), None)),
+            DeltaChange::Modify(changes) => {
+                let changes = without_passing_values(self.schema(), changes.clone());
+                match is_newest {
+                    // All there is to merge with is older: it is what a client's change would be.
+                    true => self.modify_newer(delta, &local, &changes),
+                    false => self.merge_changes(delta, local, (ours, changes, None)),
+                }
+            }
             DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods } => {
                 let mut changes = mods.clone();
                 if !delete_old_rdn {
