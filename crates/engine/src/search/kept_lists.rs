@@ -114,8 +114,8 @@ impl Entry {
 }
 
 impl KeptLists {
-    /// The list of a search that a client goes on with, whatever has changed in the entries below the base. `number`: how a virtual list view names it; pages
-    /// of one search have one list.
+    /// The list of a search that a client goes on with, whatever has changed in the entries below the base. `number`: how a virtual list
+    /// view names it; pages of one search have one list.
     pub(super) fn find(
         &self,
         key: &ListKey,
@@ -124,9 +124,9 @@ impl KeptLists {
         now: Monotonic,
     ) -> Option<KeptList> {
         let mut lists = self.lists();
-        lists.lists.retain(|kept| !kept.is_over(now));
         let is_it = |kept: &&mut Entry| {
-            number.is_none_or(|number| kept.number == number)
+            !kept.is_over(now)
+                && number.is_none_or(|number| kept.number == number)
                 && kept.made_with == made_with
                 && kept.key.is_as(key)
         };
@@ -143,15 +143,17 @@ impl KeptLists {
         (matches, bytes): (&Arc<Matches>, usize),
         now: Monotonic,
     ) -> Option<u64> {
+        // They end outside the lock: a long one takes a while.
+        let mut gone = Vec::new();
         let mut lists = self.lists();
         // What goes on from now on goes on with this one.
-        lists.lists.retain(|kept| !kept.is_over(now) && !kept.key.is_as(key));
+        gone.extend(lists.lists.extract_if(.., |kept| kept.is_over(now) || kept.key.is_as(key)));
         if matches.len() < KEPT_MATCHES_MIN || bytes > KEPT_BYTES_MAX {
             return None;
         }
         while lists.lists.len() >= KEPT_LISTS_MAX || lists.bytes() + bytes > KEPT_BYTES_MAX {
             let oldest = lists.lists.iter().enumerate().min_by_key(|(_, kept)| kept.used)?.0;
-            lists.lists.remove(oldest);
+            gone.push(lists.lists.remove(oldest));
         }
         lists.last_number += 1;
         let number = lists.last_number;
@@ -162,7 +164,8 @@ impl KeptLists {
 
     /// Gives back the memory of lists that nobody asks for any more.
     pub(crate) fn drop_old(&self, now: Monotonic) {
-        self.lists().lists.retain(|kept| !kept.is_over(now));
+        let gone: Vec<Entry> = self.lists().lists.extract_if(.., |kept| kept.is_over(now)).collect();
+        drop(gone);
     }
 
     // A panic of another thread leaves whole lists.
