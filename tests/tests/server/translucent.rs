@@ -203,6 +203,31 @@ add uid=bob,ou=users,o=x
     has(&answers, "modify uid=ann,ou=users,o=x\n  delete initials\n", &["=> 19"]);
 }
 
+/// An assertion in a modify is about the entry as clients see it, also where nothing is stored here yet and where nothing is to be done.
+#[test]
+fn an_assertion_is_about_the_whole_entry() {
+    let requests = "as cn=root,o=x secret
+modify uid=ann,ou=users,o=x with !assert=(!(sn=annson))
+  replace roomNumber: 1
+modify uid=ann,ou=users,o=x with !assert=(sn=other)
+  delete initials
+modify uid=ann,ou=users,o=x with !assert=(sn=annson)
+  replace roomNumber: 2
+modify uid=ann,ou=users,o=x with !assert=(&(sn=annson)(roomNumber=2))
+  replace roomNumber: 3
+modify uid=ann,ou=users,o=x with !assert=(|(sn=other)(roomNumber=2))
+  replace roomNumber: 4
+modify uid=ann,ou=users,o=x with !assert=(!(sn=annson))
+  replace roomNumber: 5
+search uid=ann,ou=users,o=x base (objectClass=*) roomNumber
+";
+    let answers = answers(Kind::Larix, "", requests);
+    let ends = answers.iter().filter_map(|answer| answer.rsplit_once("=> "));
+    let codes: Vec<&str> = ends.filter_map(|(_, end)| end.split_whitespace().next()).collect();
+    assert_eq!(codes, ["0", "122", "122", "0", "0", "122", "122", "0"], "{answers:#?}");
+    has(&answers, "search uid=ann,ou=users,o=x base", &["roomNumber: 3"]);
+}
+
 /// Filters about attributes that are looked for here, at the remote server, or at both.
 #[test]
 fn filters_look_in_both_places() {

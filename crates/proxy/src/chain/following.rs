@@ -277,8 +277,9 @@ impl Following {
         mut outcome: Outcome,
     ) {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The hops are no business of the client.
+        // The hops are no business of the client, and neither is what this overlay alone asked for, whatever came of the change.
         outcome.controls.retain(|control| control.oid != oid::PROXY_HOPS);
+        let csn = self.awaited.as_ref().and_then(|_| written::take_csn(&original, &mut outcome.controls));
         let code = outcome.result.code;
         if is_referral(&outcome.result) && self.depth < self.links.depth_max {
             self.depth += 1;
@@ -291,7 +292,7 @@ impl Following {
         );
         if let Some(progress) = self.awaited.take().filter(|_| code == ResultCode::SUCCESS) {
             let written = Written { links: self.links, proxy: Arc::clone(proxy), progress };
-            return written.wait(&original, outcome, answer.done);
+            return written.wait(&original, csn, outcome, answer.done);
         }
         if is_good {
             return (answer.done)(outcome);

@@ -48,8 +48,8 @@ fn csns(attributes: Attributes<'_>, name: &str) -> CsnVector {
     texts.filter_map(|text| text.parse().ok()).collect()
 }
 
-/// Takes the CSN of the change out of its answer.
-fn take_csn(original: &OriginalRequest, controls: &mut Vec<ControlBuf>) -> Option<Csn> {
+/// The CSN of a change in its answer, without the control that [`csn_control`] has asked for.
+pub(super) fn take_csn(original: &OriginalRequest, controls: &mut Vec<ControlBuf>) -> Option<Csn> {
     let is_it = |control: &ControlBuf| control.oid == oid::POST_READ;
     let csn = controls.iter().filter(|control| is_it(control)).find_map(|control| {
         let read = PostReadResponse::decode(control.value.as_deref()).ok()?;
@@ -71,9 +71,14 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Answers when the change has come back, and at the deadline all the same: it was made.
-    pub(super) fn wait(self, original: &OriginalRequest, mut outcome: Outcome, done: Done<Outcome>) {
-        let csn = take_csn(original, &mut outcome.controls);
+    /// Answers when the change with this CSN has come back, and at the deadline all the same: it was made.
+    pub(super) fn wait(
+        self,
+        original: &OriginalRequest,
+        csn: Option<Csn>,
+        mut outcome: Outcome,
+        done: Done<Outcome>,
+    ) {
         let Some(waiting) = &self.links.waiting else { return done(outcome) };
         let deadline = waiting.deadline();
         let links = Arc::clone(&self.links);

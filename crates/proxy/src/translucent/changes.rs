@@ -3,8 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use larix_backend::memory_tree::MemoryTree;
 use larix_backend::{Done, PasswordChangeOutcome, PendingAnswer, answer_now};
-use larix_engine::controls::RequestControls;
+use larix_engine::access::AccessPolicy;
+use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::entry::split_rdn;
 use larix_engine::time::Clock;
 use larix_engine::write::{
@@ -16,6 +18,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use super::Settings;
 use super::local::{LocalEntries, LocalEntry, LocalPasswordChange};
+use super::overlaid::Overlaid;
 use super::search::SearchContext;
 use crate::identity::Asker;
 use crate::lookup::{self, LookupResult};
@@ -135,25 +138,57 @@ impl Changing {
         let removes = |change: &&Modification| is_removal(change);
         let mut names: Vec<String> =
             changes.iter().filter(removes).map(|change| change.attribute.description.clone()).collect();
-        if names.is_empty() {
+        if request.controls.assertion.is_some() {
+            names = vec!["*".to_owned(), "+".to_owned()];
+        } else if names.is_empty() {
             names.push("1.1".to_owned());
         }
         let cursor = match search_context.ask_for_one(asker, (&dn, request.controls.hops), &names) {
             Ok(cursor) => cursor,
             Err(refused) => return answer_now(done, refused),
         };
-        let clock = Arc::clone(&self.clock);
+        let (clock, policy) = (Arc::clone(&self.clock), Arc::clone(&search_context.policy));
         let then = move |found: LookupResult| match found {
             Err(result) => done(result.into()),
             Ok(None) => done(no_entry().into()),
             Ok(Some(found)) => {
                 let remote_attributes = attributes(&self.schema, &found);
-                let plan: Plan =
-                    Box::new(move |changing| changing.plan_modify(&request, &dn, &remote_attributes));
+                let plan: Plan = Box::new(move |changing| {
+                    changing.check_assertion(&policy, &request, &dn, &found)?;
+                    changing.plan_modify(&request, &dn, &remote_attributes)
+                });
                 self.carry_out(plan, 1, done);
             }
         };
         lookup::read(Box::new(cursor), clock, Box::new(then))
+    }
+
+    /// Judges the assertion control's filter by the entry as clients see it: the database knows a part alone.
+    ///
+    /// # Errors
+    /// assertionFailed (RFC 4528).
+    fn check_assertion(
+        &self,
+        policy: &AccessPolicy,
+        request: &WriteRequest,
+        dn: &NormalDn,
+        found: &[u8],
+    ) -> Result<(), LdapResult> {
+        if request.controls.assertion.is_none() {
+            return Ok(());
+        }
+        let stored = self.local.entry(dn)?;
+        let tree = MemoryTree::empty(&self.schema, policy, &request.subject);
+        let is_true = frames(found, limits::PDU_CEILING).any(|message| {
+            let Ok(decoded) = Response::decode_message(message) else { return false };
+            let Response::Entry(remote) = &decoded.response else { return false };
+            let overlaid = Overlaid::new(&self.schema, remote, stored.as_ref().map(|stored| &stored.entry));
+            tree.is_as_asserted(dn, &overlaid.entry(), &request.controls)
+        });
+        match is_true {
+            true => Ok(()),
+            false => Err(LdapResult::new(ResultCode::ASSERTION_FAILED)),
+        }
     }
 
     fn plan_modify(
@@ -179,7 +214,9 @@ impl Changing {
         let is_new = matches!(operation, WriteOperation::Add { .. });
         // As in OpenLDAP, a modify makes superiors even with translucent_no_glue.
         let glue = if is_new { self.glue(object, dn, false)? } else { Vec::new() };
-        Ok(Some((glue, WriteRequest { operation, ..request.clone() })))
+        // It was judged by the whole entry.
+        let controls = request.controls.with(ControlValues::leave_assertion_out);
+        Ok(Some((glue, WriteRequest { operation, controls, ..request.clone() })))
     }
 
     /// The changes of an entry that is stored here. An attribute that is not here is as the remote server has it, and cannot be

@@ -108,6 +108,9 @@ fn what_is_written_is_read(kind: Kind) {
         assert!(read.contains(shown) && !read.contains(hidden), "{wanted}: {read}");
         assert_eq!(found(&mut root, &format!("(description=read {wanted})")), 1);
     }
+    // Nor where nothing is changed in the end (draft-zeilenga-ldap-noop).
+    let read = run(&mut root, &format!("modify {ANN} with noop\n  replace description: not made"));
+    assert!(read.starts_with("=> 16654") && !read.contains("entryCSN"), "{read}");
     // What is refused is not waited for.
     let refused = run(&mut root, "delete uid=nobody,ou=people,dc=example,dc=com");
     assert!(refused.starts_with("=> 32"), "{refused}");
