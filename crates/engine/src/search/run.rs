@@ -202,7 +202,7 @@ impl SearchTask {
         if let State::Running(progress) = std::mem::replace(&mut self.state, State::Fresh) {
             return Ok(progress);
         }
-        let area = self.area(view, gate)?;
+        let area = self.searched_area(view, gate)?;
         let candidates = self.candidates(view, gate, &area)?;
         self.check_unchecked(view, &candidates)?;
         let mut last = EntryId::ROOT;
@@ -224,7 +224,11 @@ impl SearchTask {
     }
 
     /// The scope, after the base was found.
-    pub(super) fn area<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<Area, Fault> {
+    pub(super) fn searched_area<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+    ) -> Result<Area, Fault> {
         let base = self.base_id.unwrap_or(EntryId::ROOT);
         Area::new(view, base, self.scope, self.deref, Some(&Meter::new(gate.steps)))
     }

@@ -38,7 +38,7 @@ pub(super) fn run<N: Snapshot>(
     if matches!(task.state, State::Fresh)
         && let Some(kept) = kept_list(task, view, budget)
     {
-        let area = task.area(view, gate)?;
+        let area = task.searched_area(view, gate)?;
         begin(task, view, (kept.matches, area), Some(kept.number))?;
     }
     if !matches!(task.state, State::Sorted { .. })
