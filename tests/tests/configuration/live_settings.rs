@@ -192,6 +192,53 @@ fn listeners_come_and_go() {
 }
 
 #[test]
+fn a_port_that_the_server_has_itself_is_named_as_such() {
+    let mut bench = Bench::start();
+    for (attribute, path, expected, any) in [
+        ("olcLarixHttpListener", "/health/live", 200, "http://0.0.0.0"),
+        ("olcLarixAdminListener", "/login", 200, "https://0.0.0.0"),
+    ] {
+        let [port] = free_ports(1)[..] else { panic!("a port") };
+        let mine = format!("{attribute}: http://127.0.0.1:{port}");
+        // Two spellings of one address are one listener, which stays while one of them does.
+        bench.changed(&format!("add {mine}\nadd {mine}/"));
+        assert_eq!(status(port, path), Some(expected), "{attribute}");
+        bench.changed(&format!("delete {mine}"));
+        assert_eq!(status(port, path), Some(expected), "{attribute}");
+        let refused = bench.change("cn=config", &format!("replace {attribute}: {any}:{port}/"));
+        let why = format!("this server has the port itself, at 127.0.0.1:{port}: delete that listener");
+        assert!(refused.contains(&why), "{refused}");
+        assert_eq!(status(port, path), Some(expected), "{attribute}");
+        bench.changed(&format!("delete {attribute}"));
+        assert!(is_gone(port), "{attribute}");
+    }
+    let port = bench.server.address.port();
+    let refused = bench.change("cn=config", &format!("add olcLarixHttpListener: http://127.0.0.1:{port}/"));
+    assert!(refused.contains("by another process or another listener of this server"), "{refused}");
+}
+
+/// A client that sends a long value gets its begin and its end back.
+#[test]
+fn a_refusal_shows_a_part_of_a_long_value() {
+    let mut bench = Bench::start();
+    let long = "x".repeat(70_000);
+    for (entry, attribute) in [
+        ("cn=config", "olcLogLevel"),
+        ("cn=config", "olcTLSCertificateFile"),
+        ("cn=config", "olcLogFile"),
+        ("olcDatabase={1}mdb,cn=config", "olcAccess"),
+        ("olcDatabase={1}mdb,cn=config", "olcUpdateRef"),
+        ("olcDatabase={1}mdb,cn=config", "olcDbDirectory"),
+    ] {
+        let refused = bench.change(entry, &format!("replace {attribute}: {long}"));
+        assert!(refused.contains("x... (") && refused.contains(" bytes)"), "{attribute}: {refused}");
+        assert!(refused.len() < 2_200, "{attribute}: {}", refused.len());
+    }
+    let refused = bench.change("cn=config", &format!("replace {long}: 1"));
+    assert!(refused.len() < 2_200 && refused.contains("undefined"), "{}", refused.len());
+}
+
+#[test]
 fn the_servers_id_is_in_the_next_change() {
     let mut bench = Bench::start();
     let mut client = Client::connect(bench.server.address);
