@@ -166,6 +166,37 @@ fn a_directory_is_of_one_database_by_whatever_name() {
     assert!(answer.contains("is that of the database at olcDatabase={1}mdb,cn=config"), "{answer}");
 }
 
+/// What is written behind it would be gone at the next start.
+#[test]
+fn a_transaction_leaves_no_database_on_the_store_of_another_kind() {
+    let mut bench = Bench::start();
+    let data = bench.path("other");
+    std::fs::create_dir(&data).unwrap();
+    let mut ask = |request: &str| ask(&mut bench.configuration, request);
+    let added = |kind: &str, class: &str, with: &str| {
+        format!(
+            "add olcDatabase={kind},cn=config{with}\nobjectClass: olcDatabaseConfig\nobjectClass: {class}\n\
+             olcDatabase: {kind}\nolcSuffix: dc=two\nolcDbDirectory: {}\n",
+            data.display()
+        )
+    };
+    let kinds = [("mdb", "olcMdbConfig"), ("ldif", "olcLdifConfig")];
+    for ((old, old_class), (new, new_class)) in [(kinds[0], kinds[1]), (kinds[1], kinds[0])] {
+        assert_eq!(ask(&added(old, old_class, "")), "=> 0\n");
+        let started = ask("extended 1.3.6.1.1.21.1\n");
+        assert!(started.starts_with("=> 0"), "{started}");
+        assert_eq!(ask(&format!("delete \"olcDatabase={{2}}{old},cn=config\" with !txn\n")), "=> 0\n");
+        assert_eq!(ask(&added(new, new_class, " with !txn")), "=> 0\n");
+        let refused = ask("extended 1.3.6.1.1.21.3 \"30 02 04 00\"\n");
+        let why = format!("the {old} database at olcDatabase={{2}}{old},cn=config");
+        assert!(refused.contains(&why) && refused.contains("in a change of its own"), "{refused}");
+        // One after the other, it works.
+        assert_eq!(ask(&format!("delete olcDatabase={{2}}{old},cn=config\n")), "=> 0\n");
+        assert_eq!(ask(&added(new, new_class, "")), "=> 0\n");
+        assert_eq!(ask(&format!("delete olcDatabase={{2}}{new},cn=config\n")), "=> 0\n");
+    }
+}
+
 #[test]
 fn listeners_come_and_go() {
     let mut bench = Bench::start();
