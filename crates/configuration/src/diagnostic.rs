@@ -5,6 +5,17 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use larix_proto::brief::shortened;
+
+/// Bytes of a message. Whole values stand in some.
+const MESSAGE_MAX: usize = 640;
+/// Bytes of what may stand behind it: lists of words among it.
+const HELP_MAX: usize = 2048;
+/// Characters of a line that are shown around the word at fault.
+const EXCERPT_MAX: usize = 160;
+/// And so many of them before that word.
+const EXCERPT_LEAD: usize = 40;
+
 /// Where a setting was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -56,12 +67,33 @@ pub struct Excerpt {
     pub width: usize,
 }
 
+impl Excerpt {
+    /// The line without what is secret in it, how many characters of that stand before the word at fault, and how many the word has.
+    /// Of a long line only the part around the word.
+    pub(super) fn shown(&self) -> (String, usize, usize) {
+        let text = without_secrets(&self.text);
+        let before = self.column.saturating_sub(1);
+        if text.chars().count() <= EXCERPT_MAX {
+            return (text, before, self.width);
+        }
+        let skipped = before.saturating_sub(EXCERPT_LEAD);
+        let mut rest = text.chars().skip(skipped);
+        let part: String = rest.by_ref().take(EXCERPT_MAX).collect();
+        let (start, end) =
+            (if skipped > 0 { "..." } else { "" }, if rest.next().is_some() { "..." } else { "" });
+        let lead = before.saturating_sub(skipped);
+        let width = self.width.min(part.chars().count().saturating_sub(lead));
+        (format!("{start}{part}{end} ({} bytes)", text.len()), start.len() + lead, width)
+    }
+}
+
 impl ConfigError {
+    /// Of a long message the middle is left out.
     pub fn new(origin: Origin, message: impl Into<String>) -> Self {
         Self(Box::new(ConfigFault {
             origin,
             excerpt: None,
-            message: message.into(),
+            message: shortened(message.into(), MESSAGE_MAX),
             help: None,
             included_from: Vec::new(),
             file: None,
@@ -87,7 +119,7 @@ impl ConfigError {
     }
 
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(shortened(help.into(), HELP_MAX));
         self
     }
 
@@ -119,15 +151,12 @@ impl fmt::Display for ConfigError {
             (origin, None) => write!(f, "{origin}: {}", self.message)?,
         }
         if let Some(excerpt) = &self.excerpt {
+            let (text, before, width) = excerpt.shown();
             // A tab in the text stays a tab below it, so that the caret stands under its word.
-            let lead: String = excerpt
-                .text
-                .chars()
-                .take(excerpt.column.saturating_sub(1))
-                .map(|c| if c == '\t' { '\t' } else { ' ' })
-                .collect();
-            let carets = "^".repeat(excerpt.width.max(1));
-            write!(f, "\n    | {}\n    | {lead}{carets}", without_secrets(&excerpt.text))?;
+            let lead: String =
+                text.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+            let carets = "^".repeat(width.max(1));
+            write!(f, "\n    | {text}\n    | {lead}{carets}")?;
         }
         if let Some(help) = &self.help {
             write!(f, "\n    = help: {help}")?;
@@ -266,6 +295,40 @@ mod tests {
             ("credentials=a credentials=b", "credentials=* credentials=*"),
         ] {
             assert_eq!(without_credentials(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_long_values_the_begin_and_the_end_are_shown() {
+        let long = "x".repeat(70_000);
+        let origin = Origin::Value { dn: Arc::from("cn=config"), attribute: "olcA".to_owned() };
+        let error = |lead: &str| {
+            let excerpt =
+                Excerpt { text: format!("{lead}{long}"), column: lead.len() + 1, width: long.len() };
+            ConfigError::new(origin.clone(), format!("`{long}` is no number"))
+                .with_excerpt(excerpt)
+                .with_help(format!("say {long}, or 1"))
+                .to_string()
+        };
+        for (lead, shown, carets) in [
+            ("", format!("\n    | {}... (70000 bytes)\n    | ^", "x".repeat(160)), 160),
+            ("a ", format!("\n    | a {}... (70002 bytes)\n    |   ^", "x".repeat(158)), 158),
+            (
+                &*"a ".repeat(50),
+                format!(
+                    "\n    | ...{}{}... (70100 bytes)\n    | {}^",
+                    "a ".repeat(20),
+                    "x".repeat(120),
+                    " ".repeat(43)
+                ),
+                120,
+            ),
+        ] {
+            let text = error(lead);
+            assert!(text.contains("bytes) ...x") && text.contains("x` is no number\n"), "{text}");
+            assert!(text.contains(&shown), "{text}");
+            assert_eq!(text.matches('^').count(), carets, "{text}");
+            assert!(text.ends_with("x, or 1") && text.len() < 3_500, "{text}");
         }
     }
 

@@ -388,7 +388,7 @@ pub(super) fn stray_root<'d>(database: &'d Database, suffixes: &[&NormalDn]) -> 
 }
 
 /// Whether binds with the rootpw reach the database. Answers what is to be said where they no longer do: who gives a database another
-/// suffix and another rootdn in two steps goes through that.
+/// suffix and another rootdn in two steps goes through that. What `slapcat -n0` writes between them can be loaded, too.
 fn root(database: &Database, earlier: Earlier<'_>) -> Result<Option<String>, ConfigError> {
     let Some(password) = &database.root_password else { return Ok(None) };
     let error =
@@ -419,7 +419,8 @@ fn root(database: &Database, earlier: Earlier<'_>) -> Result<Option<String>, Con
         "rootpw is of no use: the rootdn \"{root}\" is not below a suffix of this database (\"{}\")",
         names.join("\", \"")
     );
-    match earlier.has_root_password(password) {
+    let is_loaded = matches!((earlier, &database.origin), (Earlier::Nothing, Origin::Value { .. }));
+    match is_loaded || earlier.has_root_password(password) {
         true => Ok(Some(format!("{message}; give it another olcRootDN"))),
         false => error(message, "correct the one or the other, or give the entry itself a userPassword"),
     }

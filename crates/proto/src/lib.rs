@@ -6,6 +6,7 @@
 //! for tools from the files that LDIF names ([`ldif::LocalFiles`]).
 
 pub mod ber;
+pub mod brief;
 pub mod calendar;
 pub mod client;
 pub mod control;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::ber::Tag;
+use crate::brief::{MESSAGE_MAX, shortened};
 
 /// The outcome of an operation, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +22,9 @@ impl LdapResult {
         Self { code, matched_dn: String::new(), diagnostic: String::new(), referrals: Vec::new() }
     }
 
+    /// With a text for humans. Of one with more than [`MESSAGE_MAX`] bytes the middle is left out.
     pub fn with(code: ResultCode, diagnostic: impl Into<String>) -> Self {
-        Self { diagnostic: diagnostic.into(), ..Self::new(code) }
+        Self { diagnostic: shortened(diagnostic.into(), MESSAGE_MAX), ..Self::new(code) }
     }
 
     pub const fn success() -> Self {

@@ -63,7 +63,8 @@ impl fmt::Display for HttpListenError {
         let Self { directive, source } = self;
         match source.kind() {
             io::ErrorKind::AddrInUse => {
-                write!(f, "{directive}: the address is in use by another process: end that, or name another")
+                let why = "the address is in use by another process or another listener of this server";
+                write!(f, "{directive}: {why}: end that, or name another")
             }
             _ => write!(f, "{directive}: cannot listen there: {source}"),
         }

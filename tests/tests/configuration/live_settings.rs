@@ -166,6 +166,37 @@ fn a_directory_is_of_one_database_by_whatever_name() {
     assert!(answer.contains("is that of the database at olcDatabase={1}mdb,cn=config"), "{answer}");
 }
 
+/// What is written behind it would be gone at the next start.
+#[test]
+fn a_transaction_leaves_no_database_on_the_store_of_another_kind() {
+    let mut bench = Bench::start();
+    let data = bench.path("other");
+    std::fs::create_dir(&data).unwrap();
+    let mut ask = |request: &str| ask(&mut bench.configuration, request);
+    let added = |kind: &str, class: &str, with: &str| {
+        format!(
+            "add olcDatabase={kind},cn=config{with}\nobjectClass: olcDatabaseConfig\nobjectClass: {class}\n\
+             olcDatabase: {kind}\nolcSuffix: dc=two\nolcDbDirectory: {}\n",
+            data.display()
+        )
+    };
+    let kinds = [("mdb", "olcMdbConfig"), ("ldif", "olcLdifConfig")];
+    for ((old, old_class), (new, new_class)) in [(kinds[0], kinds[1]), (kinds[1], kinds[0])] {
+        assert_eq!(ask(&added(old, old_class, "")), "=> 0\n");
+        let started = ask("extended 1.3.6.1.1.21.1\n");
+        assert!(started.starts_with("=> 0"), "{started}");
+        assert_eq!(ask(&format!("delete \"olcDatabase={{2}}{old},cn=config\" with !txn\n")), "=> 0\n");
+        assert_eq!(ask(&added(new, new_class, " with !txn")), "=> 0\n");
+        let refused = ask("extended 1.3.6.1.1.21.3 \"30 02 04 00\"\n");
+        let why = format!("the {old} database at olcDatabase={{2}}{old},cn=config");
+        assert!(refused.contains(&why) && refused.contains("in a change of its own"), "{refused}");
+        // One after the other, it works.
+        assert_eq!(ask(&format!("delete olcDatabase={{2}}{old},cn=config\n")), "=> 0\n");
+        assert_eq!(ask(&added(new, new_class, "")), "=> 0\n");
+        assert_eq!(ask(&format!("delete olcDatabase={{2}}{new},cn=config\n")), "=> 0\n");
+    }
+}
+
 #[test]
 fn listeners_come_and_go() {
     let mut bench = Bench::start();
@@ -189,6 +220,53 @@ fn listeners_come_and_go() {
     }
     let refused = bench.change("cn=config", "add olcLarixAdminListener: https://127.0.0.1:0/");
     assert!(refused.starts_with("=> 53") && refused.contains("certificate"), "{refused}");
+}
+
+#[test]
+fn a_port_that_the_server_has_itself_is_named_as_such() {
+    let mut bench = Bench::start();
+    for (attribute, path, expected, any) in [
+        ("olcLarixHttpListener", "/health/live", 200, "http://0.0.0.0"),
+        ("olcLarixAdminListener", "/login", 200, "https://0.0.0.0"),
+    ] {
+        let [port] = free_ports(1)[..] else { panic!("a port") };
+        let mine = format!("{attribute}: http://127.0.0.1:{port}");
+        // Two spellings of one address are one listener, which stays while one of them does.
+        bench.changed(&format!("add {mine}\nadd {mine}/"));
+        assert_eq!(status(port, path), Some(expected), "{attribute}");
+        bench.changed(&format!("delete {mine}"));
+        assert_eq!(status(port, path), Some(expected), "{attribute}");
+        let refused = bench.change("cn=config", &format!("replace {attribute}: {any}:{port}/"));
+        let why = format!("this server has the port itself, at 127.0.0.1:{port}: delete that listener");
+        assert!(refused.contains(&why), "{refused}");
+        assert_eq!(status(port, path), Some(expected), "{attribute}");
+        bench.changed(&format!("delete {attribute}"));
+        assert!(is_gone(port), "{attribute}");
+    }
+    let port = bench.server.address.port();
+    let refused = bench.change("cn=config", &format!("add olcLarixHttpListener: http://127.0.0.1:{port}/"));
+    assert!(refused.contains("by another process or another listener of this server"), "{refused}");
+}
+
+/// A client that sends a long value gets its begin and its end back.
+#[test]
+fn a_refusal_shows_a_part_of_a_long_value() {
+    let mut bench = Bench::start();
+    let long = "x".repeat(70_000);
+    for (entry, attribute) in [
+        ("cn=config", "olcLogLevel"),
+        ("cn=config", "olcTLSCertificateFile"),
+        ("cn=config", "olcLogFile"),
+        ("olcDatabase={1}mdb,cn=config", "olcAccess"),
+        ("olcDatabase={1}mdb,cn=config", "olcUpdateRef"),
+        ("olcDatabase={1}mdb,cn=config", "olcDbDirectory"),
+    ] {
+        let refused = bench.change(entry, &format!("replace {attribute}: {long}"));
+        assert!(refused.contains("x... (") && refused.contains(" bytes)"), "{attribute}: {refused}");
+        assert!(refused.len() < 2_200, "{attribute}: {}", refused.len());
+    }
+    let refused = bench.change("cn=config", &format!("replace {long}: 1"));
+    assert!(refused.len() < 2_200 && refused.contains("undefined"), "{}", refused.len());
 }
 
 #[test]

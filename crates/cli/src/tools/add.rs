@@ -16,6 +16,7 @@ use larix_engine::load::{
     RecordFault,
 };
 use larix_engine::tables::TABLES;
+use larix_proto::brief::{MESSAGE_MAX, shortened};
 use larix_proto::ldif;
 use larix_schema::NearestSuffix;
 use larix_server::clock::{SystemClock, SystemRandom};
@@ -404,7 +405,7 @@ impl LoadObserver for Observer<'_> {
     }
 
     fn record_failed(&mut self, error: &RecordError) {
-        eprintln!("{}: {error}", self.name);
+        eprintln!("{}: {}", self.name, shortened(error.to_string(), MESSAGE_MAX));
     }
 }
 

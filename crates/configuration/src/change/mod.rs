@@ -30,7 +30,7 @@ use larix_engine::write::{WriteOperation, WriteOutcome};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 
 use self::transition::{Effect, Transition};
-use super::diagnostic::{ConfigError, Excerpt, Origin, without_secrets};
+use super::diagnostic::{ConfigError, Origin};
 use super::entries::repeats;
 use super::entry::ConfigEntry;
 use super::model::{Config, Source};
@@ -97,8 +97,8 @@ impl From<ConfigError> for ConfigRefusal {
             Origin::BuiltIn => error.message.clone(),
             origin => format!("{origin}: {}", error.message),
         };
-        if let Some(Excerpt { text: value, column, .. }) = &error.excerpt {
-            text.push_str(&format!(" (at {column} of \"{}\")", without_secrets(value)));
+        if let Some(excerpt) = &error.excerpt {
+            text.push_str(&format!(" (at {} of \"{}\")", excerpt.column, excerpt.shown().0));
         }
         if let Some(help) = &error.help {
             text.push_str("; ");

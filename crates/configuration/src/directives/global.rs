@@ -126,7 +126,10 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("http-listener", "olcLarixHttpListener", Scope::Global, Form::Whole, |b, c| {
         let address = http_address(c.argument(0)?)
             .map_err(|message| Fault::argument(0, message).with_help("for example http://127.0.0.1:9389/"))?;
-        b.global.http_listeners.push(address);
+        // Two spellings of one address are one listener. Port 0 is another port each time.
+        if address.port() == 0 || !b.global.http_listeners.contains(&address) {
+            b.global.http_listeners.push(address);
+        }
         Ok(())
     })
     .many(),
@@ -134,6 +137,18 @@ pub(super) static TABLE: &[Directive] = &[
         let mut address = AdminAddress::parse(c.argument(0)?)
             .map_err(|message| Fault::argument(0, message).with_help("for example http://127.0.0.1:9390/"))?;
         address.names = c.arguments.iter().skip(1).map(|name| (*name).to_owned()).collect();
+        let mut listeners = b.global.admin_listeners.iter();
+        if let Some(other) =
+            listeners.find(|other| address.address.port() != 0 && other.address == address.address)
+        {
+            return match *other == address {
+                true => Ok(()),
+                false => {
+                    Err(Fault::argument(0, format!("another admin-listener has the address of {address}"))
+                        .with_help("write one line with all its names"))
+                }
+            };
+        }
         b.global.admin_listeners.push(address);
         Ok(())
     })

@@ -462,8 +462,10 @@ pub(super) fn error_of(fault: Fault, origin: &Origin, text: Option<&str>, at: us
             text.get(at..).map_or(1, |rest| rest.split(' ').next().map_or(1, |word| word.chars().count()));
         error = error.with_excerpt(Excerpt { text, column, width });
     }
-    error.help = fault.help;
-    error
+    match fault.help {
+        Some(help) => error.with_help(help),
+        None => error,
+    }
 }
 
 fn unknown(dn: &Arc<str>, description: &str) -> ConfigError {

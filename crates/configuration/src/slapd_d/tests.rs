@@ -158,6 +158,9 @@ fn a_suffix_and_a_rootdn_change_in_two_steps() {
     // A server starts with it, and a file has what it may have.
     let kept = Config::from_kept_entries(between.entries(), Source::QuickStart).unwrap();
     assert_eq!(warnings(&kept), [warning]);
+    // What was written between the two steps can be loaded.
+    let loaded = Config::from_entries(between.entries(), Source::QuickStart).unwrap();
+    assert_eq!(warnings(&loaded), [warning]);
     assert_eq!(
         kept.to_slapd_conf().without_form,
         ["rootpw, whose rootdn is below no suffix that stands here"]

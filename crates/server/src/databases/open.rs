@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larix_configuration::{Config, Database, LdapSettings, MdbSettings, Overlay, Storage};
+use larix_configuration::{Config, ConfigError, Database, LdapSettings, MdbSettings, Overlay, Storage};
 use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
@@ -276,6 +276,26 @@ impl<'a> DatabaseBuilder<'a> {
         }
     }
 
+    /// One change may take a database away and put one of another kind into its directory. The first holds the files until the change
+    /// is made, and its store is not what the second one reads at the next start.
+    fn check_kind(&self, database: &Database, directory: &Path) -> Result<(), OpenError> {
+        let mut before = self.earlier.into_iter().flat_map(|earlier| &earlier.config.databases);
+        let here = before.find(|other| !other.disabled && other.kind.directory() == Some(directory));
+        match here.filter(|other| other.kind.storage() != database.kind.storage()) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!(
+                    "the {} database at {} has the directory `{}` until this change is made",
+                    other.kind.name(),
+                    other.origin,
+                    directory.display()
+                );
+                let refused = ConfigError::new(database.origin.clone(), message);
+                Err(refused.with_help("take that one away in a change of its own, then add this one").into())
+            }
+        }
+    }
+
     fn stored(
         &mut self,
         database: &Database,
@@ -285,6 +305,7 @@ impl<'a> DatabaseBuilder<'a> {
         let mut settings = self.config.engine_settings(database)?;
         settings.glued_contexts = settings.provider.map(|_| self.glued.below(database));
         self.policies.extend(settings.policy.clone());
+        self.check_kind(database, directory)?;
         let served = match self.earlier.and_then(|earlier| earlier.served_in(directory)) {
             Some(served) => {
                 let (schema, served) = (self.config.schema.clone(), served.clone());

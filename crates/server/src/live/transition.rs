@@ -1,5 +1,6 @@
 //! From one configuration to the next: what that needs is made ready beside what is in force, then published.
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use crate::admin::{self, AdminChange, AdminListener};
 use crate::balancer::{self, ServerTls};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::generation::Generation;
-use crate::http::{HttpChange, HttpListener};
+use crate::http::{HttpChange, HttpListenError, HttpListener};
 use crate::log::LogSettings;
 use crate::replication;
 use crate::server::Server;
@@ -59,13 +60,15 @@ impl<'s> Transition<'s> {
             true => None,
             false => Some(LogSettings::open(&after.log_directives()).map_err(failed)?),
         };
+        let not_bound =
+            |wanted: SocketAddr| move |error: HttpListenError| not_listening(&error, wanted, [before, after]);
         let new = after.http_listeners.iter().filter(|address| !before.http_listeners.contains(address));
         let http = new
-            .map(|address| Ok((*address, HttpListener::bind(*address).map_err(failed)?)))
+            .map(|address| Ok((*address, HttpListener::bind(*address).map_err(not_bound(*address))?)))
             .collect::<Result<_, LdapResult>>()?;
         let new = after.admin_listeners.iter().filter(|address| !before.admin_listeners.contains(address));
         let admin = new
-            .map(|address| Ok((address.clone(), AdminListener::bind(address).map_err(failed)?)))
+            .map(|own| Ok((own.clone(), AdminListener::bind(own).map_err(not_bound(own.address))?)))
             .collect::<Result<_, LdapResult>>()?;
         let has_tls = match &tls {
             Some(loaded) => loaded.state.is_some(),
@@ -253,6 +256,27 @@ impl<'s> Transition<'s> {
         endpoints.tools.follow(server, &server.generation_in_force());
         // Their searches end at the next slice; their changes that wait are carried out.
         left.iter().for_each(|served| served.retire());
+    }
+}
+
+/// Why an address of these configurations is not to be had. The system does not say who has it: it may be the server itself, which gives
+/// up what a change takes away only once the change is made.
+fn not_listening(error: &HttpListenError, wanted: SocketAddr, configurations: [&Global; 2]) -> LdapResult {
+    let overlaps = |own: &SocketAddr| {
+        let is_any = own.ip().is_unspecified() || wanted.ip().is_unspecified();
+        own.port() == wanted.port() && *own != wanted && is_any
+    };
+    let own = |global: &Global| -> Option<SocketAddr> {
+        let admin = global.admin_listeners.iter().map(|listener| listener.address);
+        global.http_listeners.iter().copied().chain(admin).find(overlaps)
+    };
+    match configurations.into_iter().find_map(own) {
+        Some(own) if error.source.kind() == io::ErrorKind::AddrInUse => failed(format_args!(
+            "{}: this server has the port itself, at {own}: delete that listener in a change of its own, \
+             then add this one",
+            error.directive
+        )),
+        _ => failed(error),
     }
 }
 
