@@ -65,7 +65,7 @@ fn view(fixture: &Fixture<MemoryStore>, place: usize, context: Option<u64>) -> (
             sort: sorted_by("sn"),
             vlv: Some(Box::new(vlv)),
             // As the client sent them: they differ from view to view.
-            sent: place.to_be_bytes().to_vec(),
+            sent: place.to_string().into_bytes(),
             ..ControlValues::default()
         }),
     )

@@ -162,7 +162,7 @@ impl Rewrite {
         let rules = match (from.is_empty(), to.is_empty()) {
             (true, true) => Vec::new(),
             // In this order: what the one has made the other does not match.
-            (true, false) => vec![("^(.+)$".to_owned(), format!("$1,{to}")), ("^$".to_owned(), to.clone())],
+            (true, false) => vec![("^(.+)$".to_owned(), format!("$1,{to}")), ("^$".to_owned(), to)],
             (false, true) => vec![(format!("^(?:(.+), ?)?{commas}$"), "$1".to_owned())],
             (false, false) => vec![(format!("^(.+,)? ?{commas}$"), format!("$1{to}"))],
         };
