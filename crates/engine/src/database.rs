@@ -3,6 +3,7 @@
 mod ahead;
 mod attribute_commits;
 mod facts;
+pub(crate) mod kept_lists;
 mod mirror;
 mod settings;
 mod shared;
@@ -33,13 +34,13 @@ use crate::overlay::Overlay;
 use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::internal_search::OtherDatabases;
 use crate::overlay::shown::ShownEntries;
-use crate::search::KeptLists;
 use crate::tables::{FORMAT, FORMAT_OLDEST, FORMAT_SHARED, META, meta};
 use crate::time::{Monotonic, RandomSource};
 use crate::tree::{FoundChildren, Names};
 use attribute_commits::AttributeCommits;
 pub(crate) use attribute_commits::is_altered;
 use facts::CommitFacts;
+use kept_lists::KeptLists;
 
 pub use ahead::READ_FIRST;
 pub(crate) use ahead::{facts as facts_ahead, path as path_ahead};

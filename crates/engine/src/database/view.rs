@@ -10,12 +10,12 @@ use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::facts::CommitFacts;
+use super::kept_lists::KeptLists;
 use super::{DatabaseState, next_instance};
 use crate::catalog::CatalogEdit;
 use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
 use crate::index::uses::IndexUses;
-use crate::search::KeptLists;
 use crate::tables::ENTRIES;
 use crate::tree::{self, LocatedEntry, Names};
 

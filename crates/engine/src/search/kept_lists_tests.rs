@@ -6,12 +6,12 @@ use larix_proto::control::{ControlValue, PagedResults as PagedResponse, VlvRespo
 use larix_proto::{DerefAliases, ResultCode, oid};
 use larix_store::memory::MemoryStore;
 
-use super::kept_lists::{KEPT_AGE_SECONDS, KEPT_IDLE_SECONDS, KEPT_LISTS_MAX};
 use super::task::Step;
 use crate::access::Subject;
 use crate::controls::{
     ControlValues, PagedResults, RequestControls, SortKey, SortRequest, ViewTarget, VirtualListView,
 };
+use crate::database::kept_lists::{KEPT_AGE_SECONDS, KEPT_IDLE_SECONDS, KEPT_LISTS_MAX};
 use crate::entry::Entry;
 use crate::fixture::{Answered, Fixture, SUFFIX, SearchSpec, decode, schema};
 

@@ -23,7 +23,6 @@ pub(crate) mod hidden;
 pub mod internal;
 #[cfg(test)]
 mod internal_tests;
-mod kept_lists;
 #[cfg(test)]
 mod kept_lists_tests;
 pub mod limits;
@@ -50,6 +49,5 @@ mod window;
 pub use crate::filter::{Filter, FilterContext};
 pub use entry::GuardedEntry;
 pub use gate::Gate;
-pub(crate) use kept_lists::KeptLists;
 pub use references::REFERENCES_LIMIT;
 pub use task::{Budget, SearchInput, SearchTask, Step};

@@ -1,5 +1,5 @@
 //! Searches whose answer is sorted: all matches are found first, by sort key and id, then answered in that order. Another part of
-//! the same list, the next page or view, is answered from the list that was kept ([`kept_lists`](super::kept_lists)).
+//! the same list, the next page or view, is answered from the list that was kept ([`kept_lists`](crate::database::kept_lists)).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use larix_store::Snapshot;
 
 use super::entry::GuardedEntry;
 use super::gate::Gate;
-use super::kept_lists::{KeptList, KeptLists, ListKey, MadeWith, Matches};
 use super::pace::Pace;
 use super::pages::Pages;
 use super::run::{CandidateOutcome, IndexProof, MatchOrReference, Progress, State};
@@ -17,6 +16,7 @@ use super::scope::Area;
 use super::task::{Budget, End, SearchTask, Step};
 use super::window;
 use crate::database::View;
+use crate::database::kept_lists::{KeptList, KeptLists, ListKey, MadeWith, Matches};
 use crate::entry::EntryId;
 
 /// Most matches that are sorted; more are adminLimitExceeded.

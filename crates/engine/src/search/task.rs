@@ -20,7 +20,6 @@ use super::dereference::DerefSpecs;
 use super::entry::GuardedEntry;
 use super::found_entries::FoundEntries;
 use super::gate::Gate;
-use super::kept_lists::ListKey;
 use super::limits::{self, Effective};
 use super::pace::{Pace, STEPS_HERE};
 use super::pages::Pages;
@@ -34,6 +33,7 @@ use super::{hidden, referral, shown, sorted, window};
 use crate::access::{Privilege, Subject};
 use crate::budget::{LimitExceeded, RequestLimit};
 use crate::controls::RequestControls;
+use crate::database::kept_lists::ListKey;
 use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
@@ -193,7 +193,8 @@ impl SearchTask {
         let answer = answer(view, &input).map_err(fail)?;
         let list_key = (order.is_some() && (pages.is_some() || input.controls.vlv.is_some())).then(|| {
             let SearchInput { request, base, controls, subject, .. } = &input;
-            Arc::new(ListKey::new(view, base, request, controls, subject))
+            let search = binding(base, request, controls, subject, view).digest();
+            Arc::new(ListKey::new(search, controls, subject))
         });
         let SearchInput { request, controls, .. } = input;
         let filter_bytes =
@@ -644,7 +645,7 @@ fn bounded_filter<N: Snapshot>(
 }
 
 /// What a cookie of this search is good for.
-pub(super) fn binding<N: Snapshot>(
+fn binding<N: Snapshot>(
     base: &NormalDn,
     request: &SearchRequest<'_>,
     controls: &RequestControls,

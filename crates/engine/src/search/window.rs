@@ -1,6 +1,6 @@
 //! Virtual list views (draft-ietf-ldapext-ldapv3-vlv-09): a part of a sorted answer, by number or by value.
 //!
-//! The contextID names the list that the server keeps ([`kept_lists`](super::kept_lists)). It is no more than a hint: with one that
+//! The contextID names the list that the server keeps ([`kept_lists`](crate::database::kept_lists)). It is no more than a hint: with one that
 //! names none the server sorts anew. Result codes are OpenLDAP's: a view that cannot be had is virtualListViewError, critical or not,
 //! and the response control says why.
 
@@ -10,9 +10,9 @@ use larix_proto::control::{ControlValue, VlvResponse};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::Schema;
 
-use super::kept_lists::Matches;
 use super::sort::Order;
 use crate::controls::{RequestControls, ViewTarget, VirtualListView};
+use crate::database::kept_lists::Matches;
 
 /// The part of a sorted list that is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -189,7 +189,7 @@ fn of_entries_below_each_other_the_older_move_is_taken_back() {
 }
 
 /// A version of an entry: its number, its name and its CSN, and its place.
-type Placed<'t> = (u128, &'t str, i64, (u128, &'t str));
+type PlacedVersion<'t> = (u128, &'t str, i64, (u128, &'t str));
 
 /// Containers that exchange names and places: whatever comes first, all end as their provider has them, and nobody decides anything.
 #[test]
@@ -197,7 +197,7 @@ fn who_waits_for_others_to_go_is_not_set_aside() {
     let (b, k, z) =
         ("ou=b,dc=example,dc=com", "ou=k,ou=b,dc=example,dc=com", "ou=z,ou=k,ou=b,dc=example,dc=com");
     let x = "ou=x,dc=example,dc=com";
-    let cases: [(&[Placed<'_>], [Placed<'_>; 3]); 2] = [
+    let cases: [(&[PlacedVersion<'_>], [PlacedVersion<'_>; 3]); 2] = [
         // It stands below one that was below it, and a new one has its first name.
         (
             &[(2, b, 1, (0, "ou=b")), (3, k, 2, (2, "ou=k"))],
@@ -214,7 +214,7 @@ fn who_waits_for_others_to_go_is_not_set_aside() {
             for multi_provider in [true, false] {
                 let f = filled();
                 let suffix = suffix_uuid(&f);
-                let placed = |(number, dn, time, (superior, name)): Placed<'_>| {
+                let placed = |(number, dn, time, (superior, name)): PlacedVersion<'_>| {
                     let superior = if superior == 0 { suffix } else { uuid(superior) };
                     with_place(put(number, dn, csn(2, time), &[]), superior, name)
                 };

@@ -60,11 +60,11 @@ impl Announcer {
                 match next(&notify, &mut waiting).await {
                     Next::Commits => {
                         // Where that fails, the others ask by themselves.
-                        let _told = connection.tell(Told::Commits(&text)).await;
+                        let _told = connection.tell(Announcement::Commits(&text)).await;
                         tokio::time::sleep(PAUSE).await;
                     }
                     Next::Word(word) => {
-                        let said = connection.tell(Told::Word(&word, &schema)).await;
+                        let said = connection.tell(Announcement::Word(&word, &schema)).await;
                         word.done(said);
                     }
                 }
@@ -112,14 +112,14 @@ async fn next(committed: &Notify, words: &mut mpsc::Receiver<Word>) -> Next {
 
 /// What the engine is told.
 #[derive(Clone, Copy)]
-enum Told<'t> {
+enum Announcement<'t> {
     /// That there are commits: the statement.
     Commits(&'t str),
     /// What the node says of itself, in the store of this schema.
     Word(&'t Word, &'t str),
 }
 
-impl Told<'_> {
+impl Announcement<'_> {
     async fn over(self, client: &Client) -> Result<(), Fault> {
         match self {
             Self::Commits(text) => Ok(client.batch_execute(text).await?),
@@ -137,7 +137,7 @@ struct Connection {
 
 impl Connection {
     /// Tells the engine something, a second time over a new connection where the first one is of no use.
-    async fn tell(&mut self, told: Told<'_>) -> Result<(), Fault> {
+    async fn tell(&mut self, told: Announcement<'_>) -> Result<(), Fault> {
         let deadline = self.deadline;
         let mut result = Err(Fault::Ended);
         for _ in 0..TRIES {

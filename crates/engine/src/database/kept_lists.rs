@@ -6,32 +6,28 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larix_proto::SearchRequest;
-use larix_schema::NormalDn;
-use larix_store::Snapshot;
-
+use super::Configured;
 use crate::access::Subject;
 use crate::controls::RequestControls;
-use crate::database::{Configured, View};
 use crate::entry::EntryId;
 use crate::time::Monotonic;
 
 /// Shorter lists are sorted again: that takes less than a millisecond.
-pub(super) const KEPT_MATCHES_MIN: usize = 256;
+pub(crate) const KEPT_MATCHES_MIN: usize = 256;
 /// Lists that a database keeps. The one that was asked for longest ago makes room.
-pub(super) const KEPT_LISTS_MAX: usize = 16;
+pub(crate) const KEPT_LISTS_MAX: usize = 16;
 /// Bytes that the lists of a database take together; a longer list is not kept.
-pub(super) const KEPT_BYTES_MAX: usize = 64 << 20;
+pub(crate) const KEPT_BYTES_MAX: usize = 64 << 20;
 /// A list that nobody asked for in so many seconds is dropped, and each list that is so old.
-pub(super) const KEPT_IDLE_SECONDS: u32 = 60;
-pub(super) const KEPT_AGE_SECONDS: u32 = 600;
+pub(crate) const KEPT_IDLE_SECONDS: u32 = 60;
+pub(crate) const KEPT_AGE_SECONDS: u32 = 600;
 
 /// The matches of a search by sort key and id.
-pub(super) type Matches = Vec<(Vec<u8>, EntryId)>;
+pub(crate) type Matches = Vec<(Vec<u8>, EntryId)>;
 
 /// What a list is good for: a search that is the same in all of this.
 #[derive(Debug)]
-pub(super) struct ListKey {
+pub(crate) struct ListKey {
     /// Base, scope, filter, sort keys and the identity.
     search: [u8; 32],
     /// Without those that say which part is wanted.
@@ -41,19 +37,19 @@ pub(super) struct ListKey {
 
 /// What a list was made with: with anything else the same search may find other entries.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct MadeWith {
+pub(crate) struct MadeWith {
     /// Schema, rules and settings.
-    pub(super) configured: Configured,
+    pub(crate) configured: Configured,
     /// The entry that had the name of the base; another one may have it now.
-    pub(super) base: EntryId,
+    pub(crate) base: EntryId,
 }
 
 /// A list that was found.
 #[derive(Debug)]
-pub(super) struct KeptList {
-    pub(super) matches: Arc<Matches>,
+pub(crate) struct KeptList {
+    pub(crate) matches: Arc<Matches>,
     /// What a client may ask for it by: the contextID of a virtual list view.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 /// The lists of one database.
@@ -78,14 +74,8 @@ struct Entry {
 }
 
 impl ListKey {
-    pub(super) fn new<N: Snapshot>(
-        view: &View<'_, N>,
-        base: &NormalDn,
-        request: &SearchRequest<'_>,
-        controls: &RequestControls,
-        subject: &Arc<Subject>,
-    ) -> Self {
-        let search = super::task::binding(base, request, controls, subject, view);
+    /// `search`: a digest of base, scope, filter, sort keys and identity.
+    pub(crate) fn new(search: [u8; 32], controls: &RequestControls, subject: &Arc<Subject>) -> Self {
         let controls = controls.with(|values| {
             values.paged = None;
             values.vlv = None;
@@ -93,7 +83,7 @@ impl ListKey {
             // They say all that once more.
             values.sent.clear();
         });
-        Self { search: search.digest(), controls, subject: Arc::clone(subject) }
+        Self { search, controls, subject: Arc::clone(subject) }
     }
 
     /// Whether both searches find the same in the same content. Two connections are never the same requester: rules may ask for addresses.
@@ -116,7 +106,7 @@ impl Entry {
 impl KeptLists {
     /// The list of a search that a client goes on with, whatever has changed in the entries below the base. `number`: how a virtual list
     /// view names it; pages of one search have one list.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         key: &ListKey,
         made_with: MadeWith,
@@ -136,7 +126,7 @@ impl KeptLists {
     }
 
     /// Keeps a list, if it is neither short nor too long; its number then.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &self,
         key: &Arc<ListKey>,
         made_with: MadeWith,
