@@ -124,7 +124,7 @@ const SECOND: usize = "20261121123456".len();
 fn a_mass_delete_beside_writes_is_undone_to_the_second() {
     // A provider shows the CSN of its last change.
     let configuration = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
-                         directory @DATA@\noverlay syncprov\n";
+                         directory @DATA@\nchange-log age=1h\noverlay syncprov\n";
     let site = Site::new(Kind::Larix, configuration);
     site.load(SUFFIX);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
