@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "waits until another process answers")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -24,6 +24,26 @@ pub struct Etcd {
     members: Vec<Member>,
     is_secure: bool,
     prefixes: AtomicU32,
+}
+
+/// How a member is started that listens at these URLs, for clients and for other members.
+fn member_arguments(name: &str, data: &Path, (clients, peers): (&str, &str), cluster: &str) -> Vec<String> {
+    let data = data.display().to_string();
+    [
+        ["--name", name],
+        ["--data-dir", &data],
+        ["--listen-client-urls", clients],
+        ["--advertise-client-urls", clients],
+        ["--listen-peer-urls", peers],
+        ["--initial-advertise-peer-urls", peers],
+        ["--initial-cluster", cluster],
+        ["--log-level", "warn"],
+        ["--logger", "zap"],
+    ]
+    .concat()
+    .into_iter()
+    .map(str::to_owned)
+    .collect()
 }
 
 #[derive(Debug)]
@@ -73,28 +93,7 @@ impl Etcd {
             let data = directory.path().join(format!("m{at}"));
             let urls = format!("{scheme}://127.0.0.1:{client}");
             let peer = format!("http://127.0.0.1:{peer}");
-            let mut arguments: Vec<String> = [
-                "--name",
-                &format!("m{at}"),
-                "--data-dir",
-                &data.display().to_string(),
-                "--listen-client-urls",
-                &urls,
-                "--advertise-client-urls",
-                &urls,
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-                "--initial-cluster",
-                &peers.join(","),
-                "--log-level",
-                "warn",
-                "--logger",
-                "zap",
-            ]
-            .map(str::to_owned)
-            .into();
+            let mut arguments = member_arguments(&format!("m{at}"), &data, (&urls, &peer), &peers.join(","));
             if let Some((issued, authority)) = tls {
                 for (option, name, text) in [
                     ("--cert-file", "tls.pem", &issued.certificate),
@@ -162,30 +161,9 @@ impl Etcd {
         let mut others = first.iter().skip_while(|argument| *argument != "--initial-cluster").skip(1);
         let cluster = format!("{},{name}={peer}", others.next().expect("the members"));
         let urls = format!("http://127.0.0.1:{client_port}");
-        let arguments = [
-            "--name",
-            &name,
-            "--data-dir",
-            &self.directory.path().join(&name).display().to_string(),
-            "--listen-client-urls",
-            &urls,
-            "--advertise-client-urls",
-            &urls,
-            "--listen-peer-urls",
-            &peer,
-            "--initial-advertise-peer-urls",
-            &peer,
-            "--initial-cluster",
-            &cluster,
-            "--initial-cluster-state",
-            "existing",
-            "--log-level",
-            "warn",
-            "--logger",
-            "zap",
-        ]
-        .map(str::to_owned)
-        .into();
+        let data = self.directory.path().join(&name);
+        let mut arguments = member_arguments(&name, &data, (&urls, &peer), &cluster);
+        arguments.extend(["--initial-cluster-state", "existing"].map(str::to_owned));
         self.members.push(Member { client_port, arguments, server: None });
         self.spawn(at);
         let until = Instant::now() + Duration::from_secs(START_SECONDS);

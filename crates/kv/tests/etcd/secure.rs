@@ -106,11 +106,9 @@ fn logins(etcd: &Etcd) -> u64 {
     line.rsplit(' ').next().and_then(|count| count.parse().ok()).expect("a number")
 }
 
-/// A login takes etcd longer than thousands of reads, and all threads lack a token at the same moment: as behind a restart of etcd.
-#[test]
-fn one_thread_logs_in_for_all() {
-    const THREADS: usize = 16;
-    let Some(etcd) = Etcd::start() else { return };
+/// One member with users: it refuses requests without a password.
+fn with_users() -> Option<Etcd> {
+    let etcd = Etcd::start()?;
     for words in [
         &["user", "add", "root:never-shown"][..],
         &["user", "grant-role", "root", "root"],
@@ -118,6 +116,14 @@ fn one_thread_logs_in_for_all() {
     ] {
         etcd.ctl(words).expect("users");
     }
+    Some(etcd)
+}
+
+/// A login takes etcd longer than thousands of reads, and all threads lack a token at the same moment: as behind a restart of etcd.
+#[test]
+fn one_thread_logs_in_for_all() {
+    const THREADS: usize = 16;
+    let Some(etcd) = with_users() else { return };
     let address = etcd.address("directory").replace("etcd://", "etcd://root:never-shown@");
     let store = open(&address, &unhurried()).expect("open");
     commit(&store, &put(b"a", b"1")).expect("commit");
@@ -140,14 +146,7 @@ fn one_thread_logs_in_for_all() {
 /// One whose process has stopped, say: its connections are made all the same.
 #[test]
 fn a_member_that_does_not_let_in_is_passed_over() {
-    let Some(etcd) = Etcd::start() else { return };
-    for words in [
-        &["user", "add", "root:never-shown"][..],
-        &["user", "grant-role", "root", "root"],
-        &["auth", "enable"],
-    ] {
-        etcd.ctl(words).expect("users");
-    }
+    let Some(etcd) = with_users() else { return };
     let stopped = TcpListener::bind("127.0.0.1:0").expect("a port");
     let first = format!("etcd://root:never-shown@{},", stopped.local_addr().expect("its address"));
     let address = etcd.address("directory").replace("etcd://", &first);

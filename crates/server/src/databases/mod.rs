@@ -289,6 +289,11 @@ impl Databases {
     /// Gives back the memory of sorted lists that no client has asked for in a while.
     pub(crate) fn drop_old_lists(&self, now: Monotonic) {
         self.directory.databases().iter().for_each(|served| served.database().drop_old_lists(now));
+        #[cfg(feature = "kv")]
+        self.nodes()
+            .iter()
+            .filter_map(|node| node.served())
+            .for_each(|served| served.database().drop_old_lists(now));
     }
 
     /// The suffixes of databases that take no changes until the server is started again, each with the reason.
